@@ -1,0 +1,79 @@
+//! An edge: one named direction of requests, with its own counters.
+
+use std::net::IpAddr;
+
+/// Which end of a connection this host's socket is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Requests arrive, at a socket that was accepted.
+    Ingress,
+    /// Requests leave, on a socket that was connected.
+    Downstream,
+}
+
+impl Role {
+    /// The word used in JSON, labels and messages.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ingress => "ingress",
+            Self::Downstream => "downstream",
+        }
+    }
+}
+
+/// The application protocol of an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    /// HTTP/1.0 and HTTP/1.1 in the clear.
+    Http,
+}
+
+impl Protocol {
+    /// The word used in playbooks, JSON and labels.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+        }
+    }
+}
+
+/// A network prefix; an IPv4 one never matches IPv6 peers, but IPv4-mapped IPv6 peers count as IPv4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Cidr {
+    /// The network's address.
+    pub address: IpAddr,
+    /// Prefix length in bits, 0 to 32 or 0 to 128.
+    pub prefix: u8,
+}
+
+/// An inclusive range of ports; a single port has both ends equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PortRange {
+    /// First port.
+    pub first: u16,
+    /// Last port, not below `first`.
+    pub last: u16,
+}
+
+/// What belongs to an edge.
+///
+/// Of an ingress edge, `address` and `ports` are the local ones; of a downstream edge, the peer's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EdgeSpec {
+    /// The name that the playbook or the command line gives it; unique within a drill.
+    pub name: String,
+    /// The end that this host is.
+    pub role: Role,
+    /// `None` matches every address.
+    pub address: Option<Cidr>,
+    /// `None` matches every port.
+    pub ports: Option<PortRange>,
+    /// Pinned protocol; `None` means that it is detected from the content.
+    pub protocol: Option<Protocol>,
+}
+
+/// Position of an edge in the drill's list of edges. The kernel counts under the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EdgeId(pub u8);

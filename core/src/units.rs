@@ -1,0 +1,1 @@
+//! Quantities as people write them in a playbook, parsed exactly or refused.
