@@ -18,4 +18,6 @@ pub mod probe;
 
 pub mod fault;
 
+pub mod load;
+
 pub mod report;
