@@ -1,1 +1,23 @@
-//! placeholder
+//! stormdrill: the agent on a service's host, as a library; the `stormdrill` command is a thin `main` over it.
+
+pub mod exit;
+
+pub mod clock;
+
+pub mod cli;
+
+pub mod diagnostic;
+
+pub mod session;
+
+pub mod driver;
+
+pub mod signals;
+
+pub mod probe;
+
+pub mod fault;
+
+pub mod load;
+
+pub mod report;

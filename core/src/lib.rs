@@ -17,6 +17,8 @@ pub mod event;
 
 pub mod window;
 
+pub mod machine;
+
 pub mod track;
 
 pub mod stats;

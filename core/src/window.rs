@@ -14,6 +14,8 @@ pub enum PhaseName {
     Fault,
     /// After it was removed.
     Recovery,
+    /// Between two phases, while faults are applied or removed: shown, never judged.
+    Transition,
     /// The only phase of `observe`.
     All,
 }
@@ -26,6 +28,7 @@ impl PhaseName {
             Self::Baseline => "baseline",
             Self::Fault => "fault",
             Self::Recovery => "recovery",
+            Self::Transition => "transition",
             Self::All => "all",
         }
     }

@@ -1,0 +1,1 @@
+//! `stormdrill validate`: needs no privilege and opens no socket.
