@@ -1,5 +1,7 @@
 //! Records for user space. Nothing here wakes the reader: it drains on a timer, since a wake-up costs more than a record.
 
+use core::arch::asm;
+
 use aya_ebpf::{
     bindings::{__sk_buff, BPF_RB_NO_WAKEUP},
     helpers::{bpf_ktime_get_ns, generated::bpf_skb_load_bytes},
@@ -126,7 +128,13 @@ impl Sender {
         // SAFETY: the reservation has room for the header and N bytes; `len` is checked against N.
         unsafe {
             self.header(&raw mut (*at).header, book, subject, offset, len as u16);
-            if len > 0 && len <= N as u32 && bpf_skb_load_bytes(skb.cast(), from, (&raw mut (*at).data).cast(), len) != 0 {
+            // As in `Bytes::load`: what the compiler knows of the length the verifier wants to be shown.
+            let mut bound = len as u64;
+            asm!("{0} = {0}", inout(reg) bound, options(nomem, nostack, preserves_flags));
+            if bound > 0
+                && bound <= N as u64
+                && bpf_skb_load_bytes(skb.cast(), from, (&raw mut (*at).data).cast(), bound as u32) != 0
+            {
                 (*at).header.len = 0;
                 (*at).header.flags |= EventHeader::TRUNCATED;
             }
