@@ -14,6 +14,8 @@ pub mod driver;
 
 pub mod signals;
 
+pub mod cgroup;
+
 pub mod probe;
 
 pub mod fault;

@@ -209,23 +209,27 @@ pub struct Piece {
 
 /// Told what a run finds.
 pub trait Sink {
-    /// A head is complete. Says what follows it.
-    fn head(&mut self, machine: &Machine, piece: Piece) -> Body;
+    /// A head is complete: books it as [`Book::complete`] does.
+    fn complete(&mut self, machine: &Machine) -> (Option<Head>, Body);
+    /// Tells of the head that was just booked; `declared` is the length of the body that it announces.
+    fn head(&mut self, head: Head, piece: Piece, declared: u64);
     /// The run ends within a head.
     fn part(&mut self, machine: &Machine, piece: Piece);
     /// The stream is not HTTP/1.x.
     fn foreign(&mut self);
 }
 
-/// Reads the stretch of a flow.
+/// A reader of the stretch of a flow, step by step.
 ///
-/// All that changes from step to step is memory, read and written as volatile: what the verifier sees at the head of the
-/// loop is then the same for every step, and it need not follow each way there was to get to it.
-struct Run<'a> {
+/// All that changes from step to step is memory, read and written as volatile: what the kernel's verifier sees before each
+/// step is then the same, and it need not follow each way there was to get to it.
+pub struct Run<'a> {
     machine: &'a mut Machine,
     /// Sequence number of the chunk's first byte: everything before it is done with.
     mark: &'a mut u32,
     stretch: &'a mut Stretch,
+    /// The machine as it was when the chunk was loaded.
+    saved: &'a mut Machine,
     /// Sequence number of the payload's first byte.
     seq: u32,
 }
@@ -242,7 +246,20 @@ fn set<T: Copy>(place: &mut T, value: T) {
     unsafe { core::ptr::write_volatile(place, value) }
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    /// Goes on with the stretch that [`Flow::place`] has chosen of a segment at `seq`; or begins it, after [`begin`].
+    #[inline(always)]
+    pub fn new(flow: &'a mut Flow, saved: &'a mut Machine, seq: u32) -> Self {
+        let which = get(&flow.stretch.which) as usize & 1;
+        Self {
+            machine: &mut flow.machines[which],
+            mark: &mut flow.marks[which],
+            stretch: &mut flow.stretch,
+            saved,
+            seq,
+        }
+    }
+
     /// Bytes from the mark to the end.
     #[inline(always)]
     fn left(&self) -> u32 {
@@ -261,62 +278,68 @@ impl Run<'_> {
         set(self.mark, mark.wrapping_add(by));
     }
 
-    /// Reads on, in at most `STEPS` steps.
+    /// Reads on by one step. False when there is nothing left to read.
     #[inline(always)]
-    fn go<const STEPS: usize>(&mut self, payload: &mut impl Payload, sink: &mut impl Sink) {
-        let mut saved = *self.machine;
-        set(&mut self.stretch.loaded, 0);
-        set(&mut self.stretch.cursor, 0);
-        let mut step_count = 0;
-        while step_count < STEPS {
-            step_count += 1;
-            let loaded = get(&self.stretch.loaded) as u32;
-            if loaded == 0 {
-                saved = *self.machine;
-                if !self.next_chunk(payload) {
-                    break;
-                }
-                continue;
-            }
-            let cursor = get(&self.stretch.cursor) as u32;
-            if cursor >= loaded {
-                // Cannot be: every chunk that is used up is committed below.
-                break;
-            }
-            let (taken, step) = self.machine.step(payload, cursor, loaded - cursor);
-            set(&mut self.stretch.cursor, (cursor + taken) as u16);
-            if step as u8 == Step::More as u8 && cursor + taken < loaded {
-                continue;
-            }
-            if !payload.is_intact() {
-                *self.machine = saved;
-                set(&mut self.stretch.loaded, 0);
-                continue;
-            }
-            self.commit();
-            if step as u8 == Step::HeadEnd as u8 {
-                let body = sink.head(self.machine, self.piece());
-                self.machine.finish_head(body);
-            } else if step as u8 == Step::Fail as u8 {
-                if self.machine.fail() {
-                    sink.foreign();
-                }
-                let rest = self.left();
-                self.advance(rest);
-                break;
-            }
+    pub fn step(&mut self, payload: &mut impl Payload, sink: &mut impl Sink) -> bool {
+        let loaded = get(&self.stretch.loaded) as u32;
+        if loaded == 0 {
+            *self.saved = *self.machine;
+            return self.next_chunk(payload);
         }
+        let cursor = get(&self.stretch.cursor) as u32;
+        if cursor >= loaded {
+            // Cannot be: every chunk that is used up is committed below.
+            return false;
+        }
+        let (taken, step) = self.machine.step(payload, cursor, loaded - cursor);
+        set(&mut self.stretch.cursor, (cursor + taken) as u16);
+        if step as u8 == Step::More as u8 && cursor + taken < loaded {
+            return true;
+        }
+        if !payload.is_intact() {
+            self.go_back();
+            return true;
+        }
+        self.commit();
+        if step as u8 == Step::HeadEnd as u8 {
+            let piece = self.piece();
+            let declared = self.machine.declared_body();
+            let (head, body) = sink.complete(self.machine);
+            self.machine.finish_head(body);
+            if let Some(head) = head {
+                sink.head(head, piece, declared);
+            }
+        } else if step as u8 == Step::Fail as u8 {
+            if self.machine.fail() {
+                sink.foreign();
+            }
+            let rest = self.left();
+            self.advance(rest);
+            return false;
+        }
+        true
+    }
+
+    /// To be called after the last step of a run, whatever made it the last.
+    #[inline(always)]
+    pub fn end(&mut self, payload: &mut impl Payload, sink: &mut impl Sink) {
         if get(&self.stretch.loaded) != 0 {
             if payload.is_intact() {
                 self.commit();
             } else {
-                *self.machine = saved;
-                set(&mut self.stretch.loaded, 0);
+                self.go_back();
             }
         }
         if self.machine.in_head() && self.read() > 0 {
             sink.part(self.machine, self.piece());
         }
+    }
+
+    /// The chunk was taken away: to where it was loaded.
+    #[inline(always)]
+    fn go_back(&mut self) {
+        *self.machine = *self.saved;
+        set(&mut self.stretch.loaded, 0);
     }
 
     /// Loads what comes next, or passes over it; false at the end.
@@ -375,30 +398,27 @@ pub enum Rest {
     HeadAssumed,
 }
 
-/// Reads the stretch that [`Flow::place`] has chosen of a segment of `len` bytes at `seq`, and tells how many bytes were read.
-/// Offer the segment again while the answer is [`Rest::Again`].
+/// Begins a run over the stretch that [`Flow::place`] has chosen.
 #[inline(always)]
-pub fn read<const STEPS: usize>(
-    flow: &mut Flow,
-    seq: u32,
-    len: u32,
-    payload: &mut impl Payload,
-    sink: &mut impl Sink,
-) -> (Rest, u32) {
+pub fn begin(flow: &mut Flow) {
     let which = get(&flow.stretch.which) as usize & 1;
-    let machine = &mut flow.machines[which];
-    let mark = &mut flow.marks[which];
-    machine.at_segment_start();
-    let start = get(mark);
-    set(&mut flow.stretch.start, start);
-    let mut run = Run { machine, mark, stretch: &mut flow.stretch, seq };
-    run.go::<STEPS>(payload, sink);
-    let read = run.read();
-    let end = get(run.mark);
+    flow.machines[which].at_segment_start();
+    let mark = get(&flow.marks[which]);
+    set(&mut flow.stretch.start, mark);
+    set(&mut flow.stretch.cursor, 0);
+    set(&mut flow.stretch.loaded, 0);
+}
+
+/// Ends a run over a segment of `len` bytes at `seq`. Tells what is left to do, and how many bytes were read.
+#[inline(always)]
+pub fn finish(flow: &mut Flow, seq: u32, len: u32) -> (Rest, u32) {
+    let which = get(&flow.stretch.which) as usize & 1;
+    let end = get(&flow.marks[which]);
+    let read = end.wrapping_sub(get(&flow.stretch.start));
     if which == IN_HOLE && let Merge::HeadAssumed = flow.merge() {
         return (Rest::HeadAssumed, read);
     }
     (if end == seq.wrapping_add(len) { Rest::None } else { Rest::Again }, read)
 }
 
-const _: () = assert!(size_of::<Conn>() == 168 && size_of::<Book>() == 40);
+const _: () = assert!(size_of::<Conn>() == 184 && size_of::<Book>() == 40);

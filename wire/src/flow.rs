@@ -22,12 +22,12 @@ pub struct Flow {
     pub marks: [u32; 2],
     /// End of the hole; equal to its mark when there is none.
     pub hole_end: u32,
-    /// The stretch that is being read.
-    pub stretch: Stretch,
     /// 1 once the mark is known.
     pub begun: u8,
     /// Must be zero.
     pub reserved: [u8; 3],
+    /// The stretch that is being read.
+    pub stretch: Stretch,
 }
 
 /// A stretch of a segment that is being read. It lies in the connection's memory and not in registers for the sake of the
@@ -45,6 +45,8 @@ pub struct Stretch {
     pub loaded: u16,
     /// [`AT_MARK`] or [`IN_HOLE`].
     pub which: u32,
+    /// For the kernel programs, to store what the verifier shall forget.
+    pub scratch: u64,
 }
 
 /// What to do with a segment.
@@ -73,7 +75,7 @@ impl Flow {
             machines: [machine, machine],
             marks: [next, 0],
             hole_end: 0,
-            stretch: Stretch { start: 0, end: 0, cursor: 0, loaded: 0, which: 0 },
+            stretch: Stretch { start: 0, end: 0, cursor: 0, loaded: 0, which: 0, scratch: 0 },
             begun: 1,
             reserved: [0; 3],
         }
@@ -174,4 +176,4 @@ impl Flow {
     }
 }
 
-const _: () = assert!(size_of::<Flow>() == 64);
+const _: () = assert!(size_of::<Flow>() == 72);

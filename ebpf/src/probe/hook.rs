@@ -9,7 +9,7 @@ use aya_ebpf::{
 };
 use stormdrill_wire::{
     abi::{EventHeader, MAX_NAMED_EDGES, health, kind, role},
-    conn::{self, Book, Conn, Piece, Rest, Sink, side},
+    conn::{self, Book, Conn, Head, Piece, Rest, Sink, side},
     flow::{AT_MARK, Flow, IN_HOLE, Place},
     http1::{Body, Machine},
 };
@@ -21,9 +21,6 @@ use crate::{
     maps::CHUNKS,
     packet::{self, Bytes, Packet, Segment},
 };
-
-/// Steps of one run. A run that needs more calls itself, up to 33 times.
-const STEPS: usize = 16;
 
 const PASS: i32 = 1;
 
@@ -145,20 +142,73 @@ fn observe(skb: *mut __sk_buff, conn: *mut Conn, segment: &Segment, incoming: bo
         // Unlike that of any other run that this one may interrupt, or be interrupted by: those are on other sockets, or
         // on the other direction of this one.
         let token = (*book).cookie << 1 | incoming as u64;
-        let mut bytes = Bytes { skb, payload: segment.payload, chunk, token };
-        let mut watch = Watch { skb, payload: segment.payload, len: segment.len, book, incoming, sender, flags };
-        let (rest, read) = conn::read::<STEPS>(&mut *flow, segment.seq, segment.len, &mut bytes, &mut watch);
+        let mut job = Job {
+            bytes: Bytes { skb, payload: segment.payload, chunk, token },
+            saved: Machine::requests(),
+            seq: segment.seq,
+            watch: Watch { skb, payload: segment.payload, len: segment.len, book, flow, incoming, sender, flags },
+        };
+        conn::begin(&mut *flow);
+        job.run();
+        let (rest, read) = conn::finish(&mut *flow, segment.seq, segment.len);
         let bytes = (&raw mut (*counters).request_bytes).add((*book).side(incoming));
         count::add(bytes, read as u64);
         match rest {
             Rest::None => false,
             Rest::Again => true,
             Rest::HeadAssumed => {
-                assume(&watch, flow);
+                assume(&job.watch, flow);
                 false
             }
         }
     }
+}
+
+/// A segment that is being read.
+struct Job {
+    bytes: Bytes,
+    saved: Machine,
+    seq: u32,
+    watch: Watch,
+}
+
+/// Calls `step` sixteen times for each token, until there is nothing left.
+///
+/// Written out, and `step` a function that is really called: a loop has one place in the program for all its rounds, and
+/// the verifier, which keeps only a few states for each place, would go through every sequence of rounds. Here each call
+/// is a place of its own, and is gone through once.
+macro_rules! sixteen_each {
+    ($step:expr; $($_token:tt)*) => {
+        $(sixteen_each!(@ $_token $step $step $step $step $step $step $step $step $step $step $step $step $step $step $step $step);)*
+    };
+    (@ $_token:tt $($step:expr)*) => { $(if !$step { break; })* };
+}
+
+impl Job {
+    #[inline(always)]
+    fn run(&mut self) {
+        #[expect(clippy::never_loop, reason = "the way to leave a sequence early")]
+        loop {
+            sixteen_each!(step(self); 1 2 3 4);
+            break;
+        }
+        end(self);
+    }
+}
+
+/// One step; false at the end.
+#[inline(never)]
+fn step(job: &mut Job) -> bool {
+    // SAFETY: `flow` points into socket storage; the job holds no other reference to it.
+    let flow = unsafe { &mut *job.watch.flow };
+    conn::Run::new(flow, &mut job.saved, job.seq).step(&mut job.bytes, &mut job.watch)
+}
+
+#[inline(never)]
+fn end(job: &mut Job) {
+    // SAFETY: as above.
+    let flow = unsafe { &mut *job.watch.flow };
+    conn::Run::new(flow, &mut job.saved, job.seq).end(&mut job.bytes, &mut job.watch);
 }
 
 /// The flow of a direction.
@@ -220,6 +270,7 @@ struct Watch {
     payload: u32,
     len: u32,
     book: *mut Book,
+    flow: *mut Flow,
     incoming: bool,
     sender: Sender,
     flags: u32,
@@ -250,28 +301,32 @@ impl Watch {
         }
     }
 
+    /// Sends a piece and up to `body` bytes of what follows it.
     #[inline(always)]
-    fn send(&self, index: u32, status: u16, flags: u8, piece: Piece, body: u32) {
+    fn send(&self, index: u32, status: u16, flags: u8, piece: Piece, body: u64) {
         let kind = if status == 0 { kind::REQUEST } else { kind::RESPONSE };
-        self.sender.head(self.skb, self.payload, self.book, Subject { kind, index, status, flags }, piece, body);
+        let here = (self.len - piece.to) as u64;
+        let body = if body > here { here } else { body };
+        let subject = Subject { kind, index, status, flags };
+        // SAFETY: `flow` points into socket storage.
+        let scratch = unsafe { &raw mut (*self.flow).stretch.scratch };
+        self.sender.head(self.skb, self.payload, self.book, subject, piece, body as u32, scratch);
     }
 }
 
 impl Sink for Watch {
     #[inline(always)]
-    fn head(&mut self, machine: &Machine, piece: Piece) -> Body {
+    fn complete(&mut self, machine: &Machine) -> (Option<Head>, Body) {
         // SAFETY: `book` points into socket storage, apart from the machine's flow.
-        let (head, body) = unsafe { (*self.book).complete(self.side(), machine) };
-        if let Some(head) = head {
-            self.count(head.status);
-            if self.wants_events() && !head.orphan {
-                let follows = machine.declared_body();
-                let here = (self.len - piece.to) as u64;
-                let body = if follows > here { here } else { follows };
-                self.send(head.index, head.status, EventHeader::COMPLETE, piece, body as u32);
-            }
+        unsafe { (*self.book).complete(self.side(), machine) }
+    }
+
+    #[inline(always)]
+    fn head(&mut self, head: Head, piece: Piece, declared: u64) {
+        self.count(head.status);
+        if self.wants_events() && !head.orphan {
+            self.send(head.index, head.status, EventHeader::COMPLETE, piece, declared);
         }
-        body
     }
 
     #[inline(always)]

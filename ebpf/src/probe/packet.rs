@@ -16,6 +16,12 @@ pub const FIN: u8 = 1;
 pub const SYN: u8 = 2;
 pub const RST: u8 = 4;
 
+/// Protocol numbers and IPv6 extension headers.
+const TCP: u8 = 6;
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const DESTINATION: u8 = 60;
+
 /// Where the parts of a segment are.
 #[derive(Clone, Copy)]
 pub struct Segment {
@@ -53,15 +59,32 @@ pub fn read(skb: *mut __sk_buff) -> Packet {
         }
         let first = *(data as *const u8);
         let header = if first >> 4 == 4 {
-            if *((data + 9) as *const u8) != 6 {
+            if *((data + 9) as *const u8) != TCP {
                 return Packet::Other;
             }
             (first & 15) as usize * 4
         } else {
-            if *((data + 6) as *const u8) != 6 {
+            let next = *((data + 6) as *const u8);
+            if next == TCP {
+                40
+            } else if next == HOP_BY_HOP || next == ROUTING || next == DESTINATION {
+                // Segments of more than 64 KiB, as between the sockets of one host, come with a hop-by-hop option. One
+                // extension is looked through, not a chain of them.
+                if data + 48 > end {
+                    return Packet::Unreadable;
+                }
+                let after = *((data + 40) as *const u8);
+                if after != TCP {
+                    return if after == HOP_BY_HOP || after == ROUTING || after == DESTINATION {
+                        Packet::Unreadable
+                    } else {
+                        Packet::Other
+                    };
+                }
+                48 + *((data + 41) as *const u8) as usize * 8
+            } else {
                 return Packet::Other;
             }
-            40
         };
         let tcp = data + header;
         if tcp + 20 > end {
