@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::Once;
 
 use anyhow::{Result, bail};
 
@@ -23,17 +24,25 @@ pub(super) fn install(packages: &BTreeSet<&str>) -> Result<()> {
         bail!("missing: {list}; as root run `apt-get install {list}`, or `cargo xtask setup` again");
     }
     say::step(format!("installing by apt: {list}"));
-    if let Err(error) = command::run(&mut apt(&["update", "--quiet"])) {
-        // One unreachable source among several is no reason to give up: the install below tells.
-        say::step(format!("apt-get update failed, going on: {error:#}"));
-    }
-    let mut arguments = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
+    update();
+    let mut arguments = vec!["install", "--yes", "--quiet=1", "--no-install-recommends"];
     arguments.extend(packages);
-    for removed in removals(&command::capture(apt(&arguments).arg("--simulate"))?) {
+    for removed in removals(&command::capture(apt(&arguments).arg("--simulate").stdout(Stdio::piped()))?) {
         say::step(format!("apt removes the package {removed}, which conflicts with these"));
     }
     let _no_services = ServicesStayDown::begin();
     command::run(&mut apt(&arguments))
+}
+
+/// Brings the package lists up to date, once in a run.
+fn update() {
+    static DONE: Once = Once::new();
+    DONE.call_once(|| {
+        if let Err(error) = command::run(&mut apt(&["update", "--quiet=2"])) {
+            // One unreachable source among several is no reason to give up: the install that follows tells.
+            say::step(format!("apt-get update failed, going on: {error:#}"));
+        }
+    });
 }
 
 /// Whether apt knows a package and can install it.

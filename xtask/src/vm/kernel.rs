@@ -82,7 +82,8 @@ fn download(suite: &str, folder: &Path) -> Result<Kernel> {
     let apt = Apt::new(suite, folder)?;
     apt.write_sources()?;
     say::step(format!("reading the package list of {suite}"));
-    command::run(apt.command("apt-get").args(["update", "--quiet=2"])).with_context(|| format!("the mirror does not carry {suite}"))?;
+    command::run(apt.command("apt-get").args(["update", "--quiet=2"]).stdout(std::io::stderr()))
+        .with_context(|| format!("the mirror does not carry {suite}"))?;
     let depends = command::capture(apt.command("apt-cache").args(["depends", "linux-image-cloud-amd64"]))?;
     let image = dependencies(&depends)
         .find(|package| package.starts_with("linux-image-"))
@@ -97,7 +98,9 @@ fn download(suite: &str, folder: &Path) -> Result<Kernel> {
     let packages = packages(&image, &depends);
     say::step(format!("downloading {}", packages.join(", ")));
     let debs = tempfile::tempdir_in(folder)?;
-    command::run(apt.command("apt-get").args(["download", "--quiet=2"]).args(&packages).current_dir(debs.path()))?;
+    command::run(
+        apt.command("apt-get").args(["download", "--quiet=2"]).args(&packages).current_dir(debs.path()).stdout(std::io::stderr()),
+    )?;
     unpack(debs.path(), &root, &release)
 }
 
@@ -188,7 +191,6 @@ impl Apt {
         ] {
             command.args(["-o", option]);
         }
-        command.stdout(std::io::stderr());
         command
     }
 }
