@@ -1,5 +1,6 @@
 //! An edge: one named direction of requests, with its own counters.
 
+use std::fmt;
 use std::net::IpAddr;
 
 /// Which end of a connection this host's socket is.
@@ -48,6 +49,18 @@ pub struct Cidr {
     pub prefix: u8,
 }
 
+impl fmt::Display for Cidr {
+    /// `10.2.0.0/16`; a single host without its prefix.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = if self.address.is_ipv4() { 32 } else { 128 };
+        if self.prefix == bits {
+            write!(f, "{}", self.address)
+        } else {
+            write!(f, "{}/{}", self.address, self.prefix)
+        }
+    }
+}
+
 /// An inclusive range of ports; a single port has both ends equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PortRange {
@@ -55,6 +68,17 @@ pub struct PortRange {
     pub first: u16,
     /// Last port, not below `first`.
     pub last: u16,
+}
+
+impl fmt::Display for PortRange {
+    /// `8080`, or `8000-8099`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last {
+            write!(f, "{}", self.first)
+        } else {
+            write!(f, "{}-{}", self.first, self.last)
+        }
+    }
 }
 
 /// What belongs to an edge.
