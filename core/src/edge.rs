@@ -31,6 +31,12 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// All protocols of this version.
+    pub const ALL: [Self; 1] = [Self::Http];
+
+    /// Protocols that are planned, named in playbooks as here.
+    pub const LATER: [&'static str; 6] = ["http2", "grpc", "redis", "mysql", "postgres", "tls"];
+
     /// The word used in playbooks, JSON and labels.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -97,6 +103,9 @@ pub struct EdgeSpec {
     /// Pinned protocol; `None` means that it is detected from the content.
     pub protocol: Option<Protocol>,
 }
+
+/// Most edges that a drill may have; labels and kernel maps stay bounded.
+pub const MAX_EDGES: usize = 64;
 
 /// Position of an edge in the drill's list of edges. The kernel counts under the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

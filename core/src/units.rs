@@ -63,7 +63,7 @@ pub enum UnitErrorKind {
 impl UnitError {
     pub(crate) fn new(text: &str, kind: UnitErrorKind, write: Vec<String>) -> Self {
         Self {
-            text: excerpt(text),
+            text: crate::wording::excerpt(text),
             kind,
             write,
         }
@@ -99,19 +99,6 @@ impl UnitError {
             UnitErrorKind::Backwards => format!("`{text}` ends before it starts"),
         }
     }
-}
-
-/// At most forty characters of a text, for use in messages.
-pub(crate) fn excerpt(text: &str) -> String {
-    let mut out: String = text
-        .chars()
-        .take(40)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    if text.chars().nth(40).is_some() {
-        out.push('…');
-    }
-    out
 }
 
 /// Writes a finite number that is not negative in plain decimals, so that reading it back gives the same number.
