@@ -10,24 +10,27 @@
 //! Case does not matter, nor whether words are parted by spaces or underscores. The first word is an edge if there is
 //! an edge of that name *and* a metric follows it; so `retry ratio` stays a metric beside an edge called `retry`.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use super::metric::{Recovery, Row};
 use super::value;
-use super::words::{self, Word};
-use super::{Demand, Expectation, Op, Within};
+use super::{Demand, Expectation, Within};
 use crate::edge::EdgeSpec;
 use crate::playbook::Guard;
 use crate::units::{UnitError, duration};
 use crate::window::PhaseName;
 use crate::wording::nearest;
 
+mod comparison;
+
 mod error;
+
+mod reader;
 
 mod subject;
 
 pub use error::{GrammarError, GrammarErrorKind};
+use reader::Reader;
 use subject::Subject;
 
 /// Reads one line of `expect:`.
@@ -69,8 +72,8 @@ pub fn parse_guard(line: &str, edges: &[EdgeSpec]) -> Result<Guard, GrammarError
             row.example()
         )));
     }
-    let op = comparison(&mut reader, row)?;
-    let value = reader.quantity(row.example(), |text| value::parse(text, row.unit))?;
+    let op = comparison::read(&mut reader, row)?;
+    let value = reader.limit(row)?;
     let windows = if reader.skip(&["for"]) {
         windows(&mut reader)?
     } else {
@@ -99,11 +102,11 @@ fn limit(reader: &mut Reader<'_>, row: &Row) -> Result<Demand, GrammarError> {
             row.example()
         )));
     }
-    let op = comparison(reader, row)?;
+    let op = comparison::read(reader, row)?;
     let value = if increase {
         reader.quantity("20%", value::parse_increase)?
     } else {
-        reader.quantity(row.example(), |text| value::parse(text, row.unit))?
+        reader.limit(row)?
     };
     let mut phase = PhaseName::Fault;
     if reader.skip(&["during"]) {
@@ -141,7 +144,7 @@ fn recovery(reader: &mut Reader<'_>, row: &Row) -> Result<Demand, GrammarError> 
         return Err(error.advice(advice));
     }
     let to = if reader.skip(&["to"]) {
-        Some(reader.quantity(row.example(), |text| value::parse(text, row.unit))?)
+        Some(reader.limit(row)?)
     } else {
         None
     };
@@ -169,31 +172,6 @@ fn time(text: &str) -> Result<Duration, UnitError> {
         ));
     }
     Ok(time)
-}
-
-fn comparison(reader: &mut Reader<'_>, row: &Row) -> Result<Op, GrammarError> {
-    let example = format!("<= {}", row.example());
-    let Some(word) = reader.peek().filter(|word| word.is_sign()) else {
-        return Err(reader.expected("a comparison", &example));
-    };
-    let op = match word.text.as_str() {
-        "<" => Op::Less,
-        "<=" | "≤" => Op::AtMost,
-        ">" => Op::Greater,
-        ">=" | "≥" => Op::AtLeast,
-        other => {
-            let message = format!("`{other}` is no comparison here");
-            let write = if other.starts_with(['>', '≥']) || other == "=>" {
-                ">="
-            } else {
-                "<="
-            };
-            let error = GrammarError::new(GrammarErrorKind::Syntax, word.range.clone(), message);
-            return Err(error.advice("write `<`, `<=`, `>` or `>=`").replace(write));
-        }
-    };
-    reader.at += 1;
-    Ok(op)
 }
 
 fn phase(reader: &mut Reader<'_>, increase: bool) -> Result<PhaseName, GrammarError> {
@@ -229,6 +207,13 @@ fn windows(reader: &mut Reader<'_>) -> Result<u32, GrammarError> {
     let text = word.text.clone();
     reader.at += 1;
     let unit = reader.skip(&["windows"]) || reader.skip(&["window"]);
+    if !unit
+        && reader
+            .peek()
+            .is_some_and(|word| nearest(&word.text, ["windows"]).is_some())
+    {
+        reader.at += 1;
+    }
     let range = reader.range(start);
     match text.parse::<u32>() {
         Ok(count) if count > 0 && unit => Ok(count),
@@ -241,13 +226,12 @@ fn windows(reader: &mut Reader<'_>) -> Result<u32, GrammarError> {
             Err(error.replace("1 window"))
         }
         Ok(count) => {
-            let error = GrammarError::new(
-                GrammarErrorKind::Value,
-                range,
-                format!("`{text}` has no unit"),
+            let written = reader.line.get(range.clone()).unwrap_or(&text);
+            let message = format!(
+                "`{}` is no number of windows",
+                crate::wording::excerpt(written)
             );
-            Err(error
-                .advice(format!("write `{count} windows`"))
+            Err(GrammarError::new(GrammarErrorKind::Value, range, message)
                 .replace(format!("{count} windows")))
         }
         Err(_) => {
@@ -257,134 +241,5 @@ fn windows(reader: &mut Reader<'_>) -> Result<u32, GrammarError> {
             );
             Err(GrammarError::new(GrammarErrorKind::Value, range, message).replace("3 windows"))
         }
-    }
-}
-
-/// The line, and how far it has been read.
-#[derive(Debug)]
-struct Reader<'a> {
-    line: &'a str,
-    words: Vec<Word>,
-    at: usize,
-}
-
-impl<'a> Reader<'a> {
-    fn new(line: &'a str) -> Self {
-        Self {
-            line,
-            words: words::split(line),
-            at: 0,
-        }
-    }
-
-    fn peek(&self) -> Option<&Word> {
-        self.words.get(self.at)
-    }
-
-    /// Steps over these words if they come next.
-    fn skip(&mut self, expected: &[&str]) -> bool {
-        let next = self
-            .words
-            .iter()
-            .skip(self.at)
-            .map(|word| word.text.as_str());
-        let found = next.take(expected.len()).eq(expected.iter().copied());
-        self.at += if found { expected.len() } else { 0 };
-        found
-    }
-
-    /// From a word to the last one read.
-    fn range(&self, first: usize) -> Range<usize> {
-        let start = self
-            .words
-            .get(first)
-            .map_or(self.line.len(), |word| word.range.start);
-        let end = self
-            .at
-            .checked_sub(1)
-            .and_then(|last| self.words.get(last))
-            .map_or(start, |word| word.range.end);
-        start..end.max(start)
-    }
-
-    /// The next quantity and how many words it takes: a unit may stand apart, as in `20 %`.
-    fn peek_quantity(&self) -> Option<(String, usize)> {
-        let word = self.peek().filter(|word| !word.is_sign())?;
-        let bare = word.text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-        let next = self
-            .words
-            .get(self.at + 1)
-            .filter(|_| bare && word.is_quantity());
-        match next.map(|next| next.text.as_str()) {
-            Some(unit @ ("%" | "x" | "/s" | "ns" | "us" | "ms" | "s" | "m" | "h")) => {
-                Some((format!("{}{unit}", word.text), 2))
-            }
-            _ => Some((word.text.clone(), 1)),
-        }
-    }
-
-    fn quantity<T>(
-        &mut self,
-        example: &str,
-        parse: impl FnOnce(&str) -> Result<T, UnitError>,
-    ) -> Result<T, GrammarError> {
-        let Some((text, words)) = self.peek_quantity() else {
-            return Err(self.expected("a value", example));
-        };
-        let start = self.at;
-        self.at += words;
-        parse(&text).map_err(|error| {
-            let refused = GrammarError::new(
-                GrammarErrorKind::Value,
-                self.range(start),
-                error.to_string(),
-            );
-            refused.advice(error.advice()).replace(
-                error
-                    .write
-                    .first()
-                    .cloned()
-                    .unwrap_or_else(|| example.to_owned()),
-            )
-        })
-    }
-
-    /// What should come next does not.
-    fn expected(&self, what: &str, example: &str) -> GrammarError {
-        match self.peek() {
-            Some(word) => {
-                let message = format!(
-                    "{what} belongs before `{}`",
-                    crate::wording::excerpt(&word.text)
-                );
-                GrammarError::new(GrammarErrorKind::Syntax, word.range.clone(), message)
-                    .advice(format!("write it as in `{example}`"))
-            }
-            None => {
-                let end = self.line.trim_end().len();
-                let error = GrammarError::new(
-                    GrammarErrorKind::Syntax,
-                    end..end,
-                    format!("{what} is missing"),
-                );
-                error.replace(format!(" {example}"))
-            }
-        }
-    }
-
-    /// Nothing may follow. `more` is what could have.
-    fn end(&self, more: &[&str]) -> Result<(), GrammarError> {
-        let Some(word) = self.peek() else {
-            return Ok(());
-        };
-        let range = word.range.start..self.line.trim_end().len();
-        let rest = self.line.get(range.clone()).unwrap_or_default();
-        let message = format!(
-            "`{}` cannot be understood here",
-            crate::wording::excerpt(rest)
-        );
-        let quoted: Vec<String> = more.iter().map(|text| format!("`{text}`")).collect();
-        let error = GrammarError::new(GrammarErrorKind::Syntax, range, message);
-        Err(error.advice(format!("only {} may follow", quoted.join(" and "))))
     }
 }

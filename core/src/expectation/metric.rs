@@ -168,6 +168,19 @@ pub const METRICS: [Row; 25] = [
     later("recovery windows", Unit::Count, BOTH),
 ];
 
+impl Unit {
+    /// What it is, with an article.
+    pub(super) const fn noun(self) -> &'static str {
+        match self {
+            Self::Share => "a share",
+            Self::Factor => "a factor",
+            Self::PerSecond => "a rate",
+            Self::Time => "a time",
+            Self::Count => "a count",
+        }
+    }
+}
+
 impl Row {
     /// Whether this version can measure it.
     #[must_use]

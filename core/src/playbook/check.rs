@@ -7,6 +7,10 @@ use super::{Playbook, Scope};
 
 mod observe;
 
+mod edges;
+
+mod scope;
+
 mod phases;
 
 mod load;
@@ -15,9 +19,9 @@ mod faults;
 
 mod lines;
 
-const TOP: Keys = Keys {
-    of: "a playbook",
-    known: &[
+const TOP: Keys = Keys::new(
+    "a playbook",
+    &[
         "version",
         "name",
         "description",
@@ -28,8 +32,7 @@ const TOP: Keys = Keys {
         "guards",
         "expect",
     ],
-    later: &[],
-};
+);
 
 /// The playbook version that this program reads.
 const VERSION: &str = "1";

@@ -14,6 +14,20 @@ pub(super) struct Keys {
     pub(super) known: &'static [&'static str],
     /// Keys that the design has and this version has not.
     pub(super) later: &'static [&'static str],
+    /// What to offer instead of a later key.
+    pub(super) offer: &'static [&'static str],
+}
+
+impl Keys {
+    /// Keys of which all are in this version.
+    pub(super) const fn new(of: &'static str, known: &'static [&'static str]) -> Self {
+        Self {
+            of,
+            known,
+            later: &[],
+            offer: known,
+        }
+    }
 }
 
 /// A mapping whose keys have been checked.
@@ -41,7 +55,7 @@ impl<'n> Fields<'n> {
             let place = &entry.key.place;
             if keys.later.contains(&key) {
                 let message = format!("`{key}` is not in this version of stormdrill");
-                let advice = format!("this version knows {}", listed(keys.known));
+                let advice = format!("this version knows {}", listed(keys.offer));
                 problems.report(
                     Draft::new(Code::NotInThisVersion, place, message)
                         .label("not yet")

@@ -159,8 +159,11 @@ impl<'a> Problems<'a> {
             .mend
             .and_then(|(place, text)| self.mended_line(&place, &text));
         let help = match (draft.advice, mended) {
-            (Some(advice), Some(line)) => Some(format!("{advice}; the line would read\n  {line}")),
-            (None, Some(line)) => Some(format!("the line would read\n  {line}")),
+            (Some(advice), Some(line)) if advice.ends_with('?') => {
+                Some(format!("{advice}\n  {line}"))
+            }
+            (Some(advice), Some(line)) => Some(format!("{advice}:\n  {line}")),
+            (None, Some(line)) => Some(format!("write:\n  {line}")),
             (advice, None) => advice,
         };
         let Draft {

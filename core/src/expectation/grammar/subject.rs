@@ -71,12 +71,12 @@ fn qualified(reader: &mut Reader<'_>, row: &Row) -> Result<Qualified, GrammarErr
             if reader.skip(&["of", "first"]) {
                 with.base = RetryBase::First;
             } else if !reader.skip(&["of", "all"]) && reader.skip(&["of"]) {
-                return Err(reader.expected("`first` or `all`", &format!("{} of first", row.name)));
+                return Err(reader.expected("`first` or `all`", "first"));
             }
         }
         Qualifier::Quantile => {
             let Some(word) = reader.peek().filter(|word| word.text.starts_with('p')) else {
-                return Err(reader.expected("a quantile", &format!("{} p99", row.name)));
+                return Err(reader.expected("a quantile", "p99"));
             };
             let percent = format!("{}%", &word.text[1..]);
             match crate::units::share::parse(&percent) {

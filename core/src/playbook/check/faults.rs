@@ -30,6 +30,7 @@ const FAULT: Keys = Keys {
         "refuse",
         "partition",
     ],
+    offer: &KINDS,
 };
 
 /// The keys that say what is injected.

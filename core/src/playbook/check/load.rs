@@ -8,11 +8,7 @@ use super::super::node::Entry;
 use super::super::problem::{Code, Draft, Problems};
 use crate::units::{duration, rate};
 
-const LOAD: Keys = Keys {
-    of: "`load`",
-    known: &["url", "rate", "timeout"],
-    later: &[],
-};
+const LOAD: Keys = Keys::new("`load`", &["url", "rate", "timeout"]);
 
 /// When a request is given up, unless the playbook says otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(3);

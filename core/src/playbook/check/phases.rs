@@ -8,11 +8,7 @@ use super::super::node::Entry;
 use super::super::problem::{Code, Draft, Problems};
 use crate::units::duration;
 
-const PHASES: Keys = Keys {
-    of: "`phases`",
-    known: &["baseline", "fault", "recovery"],
-    later: &[],
-};
+const PHASES: Keys = Keys::new("`phases`", &["baseline", "fault", "recovery"]);
 
 /// Longest phase; a drill is not a way of life.
 const MAX_PHASE: Duration = Duration::from_hours(24);

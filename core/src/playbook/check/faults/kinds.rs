@@ -14,12 +14,9 @@ const DELAY: Keys = Keys {
     of: "`delay`",
     known: &["time", "jitter", "distribution"],
     later: &["correlation"],
+    offer: &["time", "jitter", "distribution"],
 };
-const HTTP_STATUS: Keys = Keys {
-    of: "`http_status`",
-    known: &["status", "share"],
-    later: &[],
-};
+const HTTP_STATUS: Keys = Keys::new("`http_status`", &["status", "share"]);
 
 /// Reads the one kind of a fault. `beside` is a `share` that stands next to it.
 pub(super) fn kind(

@@ -1,0 +1,5 @@
+//! The commands.
+
+pub mod validate;
+
+pub mod plan;
