@@ -4,19 +4,21 @@ pub mod exit;
 
 pub mod clock;
 
-pub mod cli;
+pub mod playbook_file;
 
 pub mod diagnostic;
+
+pub mod cli;
+
+pub mod probe;
+
+pub mod fault;
 
 pub mod session;
 
 pub mod driver;
 
 pub mod signals;
-
-pub mod probe;
-
-pub mod fault;
 
 pub mod load;
 

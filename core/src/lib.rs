@@ -5,6 +5,8 @@
 
 pub mod units;
 
+mod wording;
+
 pub mod edge;
 
 pub mod playbook;
