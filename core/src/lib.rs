@@ -17,6 +17,8 @@ pub mod event;
 
 pub mod window;
 
+pub mod retry;
+
 pub mod track;
 
 pub mod stats;
