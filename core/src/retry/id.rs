@@ -159,7 +159,7 @@ mod tests {
     fn every_identity_header_is_read() {
         let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let span = "4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7";
-        let cases: &[(&str, &str, Option<(IdKind, &str)>)] = &[
+        let cases = [
             ("Idempotency-Key", "\"k1\"", Some((IdKind::IdempotencyKey, "\"k1\""))),
             ("x-idempotency-key", "k1", Some((IdKind::IdempotencyKey, "k1"))),
             ("amz-sdk-invocation-id", "ab-cd", Some((IdKind::AmzInvocation, "ab-cd"))),

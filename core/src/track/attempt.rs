@@ -30,7 +30,7 @@ pub struct Attempt {
 }
 
 /// The open attempts of all connections.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Attempts {
     slots: Vec<Option<Attempt>>,
     free: Vec<Slot>,
@@ -38,12 +38,6 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// None yet.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), by_age: AgeQueue::new() }
-    }
-
     /// How many are open.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -123,7 +117,7 @@ mod tests {
 
     #[test]
     fn slots_are_used_again() {
-        let mut attempts = Attempts::new();
+        let mut attempts = Attempts::default();
         for token in 0..1000 {
             let slot = attempts.insert(attempt(token));
             assert_eq!(slot, 0);
@@ -135,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_oldest_open_one_is_found_though_its_slot_was_another_s() {
-        let mut attempts = Attempts::new();
+        let mut attempts = Attempts::default();
         let first = attempts.insert(attempt(1));
         attempts.insert(attempt(2));
         attempts.remove(first);

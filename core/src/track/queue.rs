@@ -8,13 +8,13 @@ pub struct AgeQueue<K> {
     keys: VecDeque<K>,
 }
 
-impl<K: Copy> AgeQueue<K> {
-    /// An empty queue.
-    #[must_use]
-    pub const fn new() -> Self {
+impl<K> Default for AgeQueue<K> {
+    fn default() -> Self {
         Self { keys: VecDeque::new() }
     }
+}
 
+impl<K: Copy> AgeQueue<K> {
     /// Appends the newest; `live` is how many owners there are, `is_live` tells one.
     ///
     /// Absent owners are swept out when they outnumber the present ones, so that the cost stays constant on average.
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn the_oldest_present_owner_comes_out_first() {
-        let mut queue = AgeQueue::new();
+        let mut queue = AgeQueue::default();
         for key in 0..10 {
             queue.push(key, 10, |_| true);
         }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn absent_owners_do_not_pile_up() {
-        let mut queue = AgeQueue::new();
+        let mut queue = AgeQueue::default();
         for key in 0..100_000_u32 {
             queue.push(key, 1, |other| *other == key);
         }
