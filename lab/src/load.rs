@@ -10,8 +10,8 @@ use std::time::Duration;
 use hyper::Method;
 use hyper::body::Bytes;
 use hyper::header::{HeaderMap, HeaderValue};
-use tokio::sync::{mpsc, watch};
 
+mod pacing;
 mod record;
 mod report;
 pub mod schedule;
@@ -25,8 +25,9 @@ use crate::clock::Clock;
 use crate::policy::deadline::Deadline;
 use crate::policy::{Marker, RetryPolicy};
 use crate::pool::{Pool, Reuse};
+use pacing::Quit;
 use record::Record;
-use schedule::{Arrivals, Schedule};
+use schedule::Arrivals;
 
 /// When requests start.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -108,68 +109,17 @@ impl LoadConfig {
 pub async fn run(config: LoadConfig, stop: impl Future<Output = ()>) -> LoadReport {
     let clock = Clock::start();
     let client = Arc::new(Client::new(config, clock));
-    let (quit, quitting) = watch::channel(false);
-    // On a task of its own, because a runtime's workers come sooner to their turn than the thread that waits for them.
-    let pacing = tokio::spawn(pace(Arc::clone(&client), quitting));
+    let (quit, quitting) = Quit::new();
+    let pacing = pacing::pace(Arc::clone(&client), quitting);
     tokio::pin!(pacing);
-    let paced = tokio::select! {
-        paced = &mut pacing => paced,
+    let span = tokio::select! {
+        span = &mut pacing => span,
         () = stop => {
-            quit.send_replace(true);
+            quit.tell();
             pacing.await
         }
     };
-    // Should the pacing have panicked, what was recorded is still true, and `scheduled` shows that it broke off.
-    let span = paced.unwrap_or_else(|_| clock.now());
     client.record.report(client.caller.report(), span)
-}
-
-/// Starts all requests and returns, once all have ended, how long starting them took.
-async fn pace(client: Arc<Client>, mut quitting: watch::Receiver<bool>) -> Duration {
-    let origin = client.clock.now();
-    let (under_way, mut all_ended) = mpsc::channel::<()>(1);
-    let limit = client.config.count.unwrap_or(u64::MAX);
-    let duration = client.config.duration.unwrap_or(Duration::MAX);
-    let mut schedule = match client.config.pace {
-        Pace::Open { rate, arrivals } => Some(Schedule::new(rate, arrivals, client.config.seed)),
-        Pace::Closed => None,
-    };
-    let mut number = 0;
-    while number < limit && !*quitting.borrow() {
-        let due = match &mut schedule {
-            Some(schedule) => schedule.next_offset(),
-            None => client.clock.now() - origin,
-        };
-        if due >= duration {
-            break;
-        }
-        let at = origin + due;
-        if schedule.is_some() && at > client.clock.now() {
-            tokio::select! {
-                () = client.clock.sleep_until(at) => {}
-                _ = quitting.changed() => break,
-            }
-        }
-        number += 1;
-        client.record.scheduled();
-        if schedule.is_none() {
-            client.request(number, at).await;
-            continue;
-        }
-        let (client, under_way) = (Arc::clone(&client), under_way.clone());
-        tokio::spawn(async move {
-            client.request(number, at).await;
-            drop(under_way);
-        });
-    }
-    let span = client.clock.now() - origin;
-    drop(under_way);
-    let _ = all_ended.recv().await;
-    match &schedule {
-        // The last request's own share of the time belongs to the schedule: ten at 10/s take one second, not 0.9.
-        Some(schedule) if !*quitting.borrow() => span.max(schedule.length(number).min(duration)),
-        _ => span,
-    }
 }
 
 #[derive(Debug)]

@@ -33,6 +33,7 @@ async fn the_load_goes_on_while_the_server_hangs() {
     // sent one every 500 ms.
     assert_eq!((load.downstream.connections, store.requests), (200, 200));
     assert!(load.seconds < 10.0, "{}", load.seconds);
+    assert!(load.latency_ms.p50 >= Some(499.0), "{:?}", load.latency_ms);
     // The timed-out connections were closed, and the store noticed.
     assert_eq!(store.client_gone, 200);
 }

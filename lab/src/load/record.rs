@@ -116,11 +116,28 @@ fn real(count: u64) -> f64 {
     count as f64
 }
 
+/// The longest time that is told apart from longer ones, in microseconds: a day, as long as any timeout can be.
+const LONGEST_US: u64 = 24 * 3600 * 1_000_000;
+
 fn histogram() -> Histogram<u64> {
-    // Three digits from a microsecond up; grows with what it is given.
-    Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are within the crate's range"))
+    Histogram::new_with_max(LONGEST_US, 3).unwrap_or_else(|_| unreachable!("these bounds are within the crate's"))
 }
 
 fn note(histogram: &Mutex<Histogram<u64>>, value: Duration) {
     lock(histogram).saturating_record(u64::try_from(value.as_micros()).unwrap_or(u64::MAX));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_kept_to_three_digits_from_a_microsecond_to_a_day() {
+        for ms in [0.001, 1.5, 3_000.0, 86_400_000.0] {
+            let spread = Mutex::new(histogram());
+            note(&spread, Duration::from_secs_f64(ms / 1000.0));
+            let max = Spread::of(&lock(&spread)).max;
+            assert!(max.is_some_and(|max| (max / ms - 1.0).abs() < 0.002), "{max:?} for {ms}");
+        }
+    }
 }

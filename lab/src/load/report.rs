@@ -36,7 +36,7 @@ pub struct LoadReport {
     pub latency_ms: Spread,
     /// The same for requests that were not ok.
     pub failure_latency_ms: Spread,
-    /// How late requests started. The timer's own resolution is 1 ms.
+    /// How late requests started.
     pub schedule_lag_ms: Spread,
     /// How long starting the requests took.
     pub seconds: f64,
