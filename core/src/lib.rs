@@ -20,6 +20,7 @@ pub mod event;
 pub mod window;
 
 pub mod machine;
+
 pub mod retry;
 
 pub mod track;
