@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use stormdrill_lab::chain::{ChainConfig, RetryLayers};
+use stormdrill_lab::chain::{ChainConfig, Deadlines, RetryLayers};
 use stormdrill_lab::load::{self, LoadConfig, LoadReport};
 use stormdrill_lab::policy::Marker;
 use stormdrill_lab::policy::budget::BudgetLimits;
@@ -13,6 +13,8 @@ use stormdrill_lab::rig::{RigReport, RunningRig};
 use stormdrill_lab::store::StoreConfig;
 
 const DRAIN: Duration = Duration::from_secs(5);
+/// So long that a busy machine does not make a count of what was sent differ from what arrived.
+const PATIENT: Duration = Duration::from_secs(60);
 
 fn failing(share: f64) -> StoreConfig {
     StoreConfig { fail: share, ..StoreConfig::default() }
@@ -24,7 +26,8 @@ fn naive(layers: usize) -> ChainConfig {
 }
 
 fn budgeted(layers: usize) -> ChainConfig {
-    ChainConfig::budgeted(layers, ([127, 0, 0, 1], 0).into())
+    let deadlines = Deadlines::PassedOn { default: PATIENT };
+    ChainConfig { deadlines, ..ChainConfig::budgeted(layers, ([127, 0, 0, 1], 0).into()) }
 }
 
 async fn run(
@@ -32,8 +35,9 @@ async fn run(
     chain: ChainConfig,
     load: impl FnOnce(std::net::SocketAddr) -> LoadConfig,
 ) -> (LoadReport, RigReport) {
-    let rig = RunningRig::start(store, chain).await.unwrap();
-    let load = load::run(load(rig.entry()), std::future::pending()).await;
+    let rig = RunningRig::start(store, ChainConfig { timeout: PATIENT, ..chain }).await.unwrap();
+    let config = LoadConfig { timeout: PATIENT, ..load(rig.entry()) };
+    let load = load::run(config, std::future::pending()).await;
     (load, rig.stop(DRAIN).await)
 }
 

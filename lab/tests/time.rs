@@ -25,17 +25,17 @@ fn ms(ms: u64) -> Duration {
 async fn the_load_goes_on_while_the_server_hangs() {
     let store = RunningStore::start(StoreConfig { delay: HANGS, ..StoreConfig::default() }).await.unwrap();
     let config =
-        LoadConfig { count: Some(200), timeout: ms(500), ..LoadConfig::open(store.listening().address(), 400.0) };
+        LoadConfig { count: Some(200), timeout: ms(1500), ..LoadConfig::open(store.listening().address(), 400.0) };
     let load = load::run(config, std::future::pending()).await;
+    // The timed-out connections are closed, and the store notices.
+    until(|| store.report().client_gone == 200).await;
     let store = store.stop(DRAIN).await;
     assert_eq!((load.scheduled, load.timeouts, load.ok), (200, 200, 0));
     // All in half a second's schedule, each on a connection of its own since none was answered. A closed loop would have
-    // sent one every 500 ms.
+    // sent one every 1.5 s.
     assert_eq!((load.downstream.connections, store.requests), (200, 200));
     assert!(load.seconds < 10.0, "{}", load.seconds);
-    assert!(load.latency_ms.p50 >= Some(499.0), "{:?}", load.latency_ms);
-    // The timed-out connections were closed, and the store noticed.
-    assert_eq!(store.client_gone, 200);
+    assert!(load.latency_ms.p50 >= Some(1499.0), "{:?}", load.latency_ms);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,8 +82,9 @@ async fn a_layer_whose_caller_is_gone_gives_up_and_closes_its_own_call() {
     let hangs = StoreConfig { delay: HANGS, ..StoreConfig::default() };
     let chain = ChainConfig { timeout: HANGS, ..ChainConfig::naive(2, ([127, 0, 0, 1], 0).into()) };
     let rig = RunningRig::start(hangs, chain).await.unwrap();
-    let config = LoadConfig { timeout: ms(200), ..LoadConfig::closed(rig.entry(), 4) };
+    let config = LoadConfig { timeout: ms(500), ..LoadConfig::closed(rig.entry(), 4) };
     let load = load::run(config, std::future::pending()).await;
+    until(|| rig.report().store.client_gone == 4).await;
     let rig = rig.stop(DRAIN).await;
     assert_eq!(load.timeouts, 4);
     for layer in &rig.chain.layers {
@@ -97,18 +98,18 @@ async fn a_deferring_store_works_for_clients_that_are_gone_unless_it_drops_what_
     for (expired, drops) in [(Expired::Serve, false), (Expired::Drop, true)] {
         let config = StoreConfig { capacity: Some(20.0), queue: Queue::Defer, expired, ..StoreConfig::default() };
         let store = RunningStore::start(config).await.unwrap();
-        // Three seconds of work at once, for clients that wait 300 ms.
+        // Three seconds of work at once, for clients that wait one.
         let config = LoadConfig {
             count: Some(60),
-            timeout: ms(300),
+            timeout: ms(1000),
             deadline: true,
             ..LoadConfig::open(store.listening().address(), 10_000.0)
         };
         let load = load::run(config, std::future::pending()).await;
         let store = store.stop(DRAIN).await;
-        assert!(load.ok <= 6, "{}", load.ok);
+        assert!(load.ok <= 20, "{}", load.ok);
         assert_eq!(store.requests, 60);
-        assert!(store.expired >= 50, "{}", store.expired);
+        assert!(store.expired >= 38, "{}", store.expired);
         // The place of a client that left is not given to the next: the queue holds everybody.
         assert_eq!(store.queue_peak > 30, !drops, "{}", store.queue_peak);
     }
@@ -177,13 +178,21 @@ async fn a_load_that_is_told_to_stop_reports_what_it_did() {
     let running = tokio::spawn(load::run(config, async move {
         let _ = stop.await;
     }));
-    while store.report().requests < 5 {
-        tokio::task::yield_now().await;
-    }
+    until(|| store.report().requests >= 5).await;
     told.send(()).unwrap();
     let load = running.await.unwrap();
     assert_eq!(load.ok, load.scheduled);
     assert_eq!(store.stop(DRAIN).await.requests, load.attempts);
+}
+
+/// Waits for a condition that must come about.
+async fn until(condition: impl Fn() -> bool) {
+    let comes_about = async {
+        while !condition() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(ms(60_000), comes_about).await.unwrap();
 }
 
 fn header<'a>(head: &'a str, name: &str) -> &'a str {

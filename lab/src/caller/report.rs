@@ -8,8 +8,9 @@ use super::Caller;
 
 /// The counts of one caller, the ground truth of one downstream edge.
 ///
-/// `attempts` are the requests that went to the wire, so at rest the callee has counted as many; it is the sum of
-/// `answers`, of `resets` (save those of connections that broke before they carried one) and of `abandoned`.
+/// `attempts` are the requests that were handed to a connection. At rest the callee has counted as many, save those
+/// `abandoned` before they got there. They are the sum of `answers`, of `resets` (save those of connections that broke
+/// before they carried a request) and of `abandoned`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CallerReport {
     /// The callee.
