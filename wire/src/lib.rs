@@ -8,3 +8,4 @@ pub mod abi;
 pub mod http1;
 pub mod flow;
 pub mod conn;
+pub mod fault;
