@@ -17,6 +17,8 @@ pub mod quantile;
 
 pub mod student;
 
+pub mod quotient;
+
 pub mod amplification;
 
 #[cfg(test)]

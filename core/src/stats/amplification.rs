@@ -3,17 +3,17 @@
 //! Pairing attempts D with the ingress I of the *same* window removes the noise of the load itself, and needs 6 to 40
 //! times fewer requests than comparing rates. Windows are the clusters: attempts of one request depend on each other.
 //!
-//! Method: Fieller's interval for ΣD/ΣI over windows (E. C. Fieller, JRSS B 16 (1954)) in each phase, the two joined on
-//! the log scale by the method of variance estimates recovery (A. Donner and G. Y. Zou, Statistical Methods in Medical
-//! Research 21 (2012)). Preferred to a cluster bootstrap because it needs no random numbers and keeps its level with
+//! Method: Fieller's interval for ΣD/ΣI over windows (E. C. Fieller, JRSS B 16 (1954)) in each phase, the two joined by
+//! [`quotient`]. Preferred to a cluster bootstrap because it needs no random numbers and keeps its level with
 //! the handful of windows that a short drill has.
 
+use crate::stats::quotient::{self, Estimate};
 use crate::stats::{Interval, Tails, student};
 
 /// Fewer windows than this say nothing useful about their own scatter (t for one degree of freedom is 6.3).
 const FEWEST_WINDOWS: usize = 3;
 
-/// Half the width that no event at all leaves open, squared over z²: the rule of three as a variance.
+/// Variance in events that even no attempt in excess leaves: the bound is then near 3 events, the rule of three.
 const RULE_OF_THREE: f64 = 3.0;
 
 /// What one window counted.
@@ -52,42 +52,21 @@ pub fn normalised(judged: &[Pair], baseline: &[Pair]) -> Option<f64> {
 pub fn interval(judged: &[Pair], baseline: &[Pair], tails: Tails, more: f64) -> Option<Interval> {
     let base = ratio(baseline).filter(|base| *base > 0.0)?;
     let value = ratio(judged)?;
-    // The ends that pull the quotient down: a low judged ratio over a high baseline. And the other way round.
-    let low = (
-        phase_bounds(judged, base, tails.below, more)?,
-        phase_bounds(baseline, base, tails.below, more)?,
-    );
-    let high = (
-        phase_bounds(judged, base, tails.above, more)?,
-        phase_bounds(baseline, base, tails.above, more)?,
-    );
-    let estimate = value / base;
-    let lo = if value > 0.0 && low.0.lo > 0.0 && low.1.hi.is_finite() {
-        estimate * (-(value / low.0.lo).ln().hypot((low.1.hi / base).ln())).exp()
-    } else {
-        0.0
+    let at = |tail: f64| -> Option<Interval> {
+        let judged = Estimate {
+            value,
+            interval: phase_bounds(judged, base, tail, more)?,
+        };
+        let base = Estimate {
+            value: base,
+            interval: phase_bounds(baseline, base, tail, more)?,
+        };
+        Some(quotient::interval(judged, base))
     };
-    let hi = if value <= 0.0 {
-        // A logarithm of nothing: the upper bound of the one over the lower bound of the other.
-        quotient(high.0.hi, high.1.lo)
-    } else if high.1.lo > 0.0 && high.0.hi.is_finite() {
-        estimate
-            * (high.0.hi / value)
-                .ln()
-                .hypot((base / high.1.lo).ln())
-                .exp()
-    } else {
-        f64::INFINITY
-    };
-    Some(Interval { lo, hi })
-}
-
-fn quotient(numerator: f64, denominator: f64) -> f64 {
-    if denominator > 0.0 {
-        numerator / denominator
-    } else {
-        f64::INFINITY
-    }
+    Some(Interval {
+        lo: at(tails.below)?.lo,
+        hi: at(tails.above)?.hi,
+    })
 }
 
 /// Bounds of one phase's ratio, `tail` at each end. `base` is the ratio without a fault.
