@@ -155,3 +155,27 @@ fn a_plan_says_what_the_host_lacks() {
     );
     insta::assert_snapshot!(plan);
 }
+
+#[test]
+fn the_reference_has_every_metric_and_its_example_is_good() {
+    let reference = std::fs::read_to_string(root().join("docs/playbook.md")).unwrap();
+    let examples: Vec<&str> = reference
+        .split("```yaml\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect();
+    assert!(!examples.is_empty());
+    for example in examples {
+        assert!(
+            stormdrill_core::playbook::parse(example).is_ok(),
+            "{example}"
+        );
+    }
+    for row in stormdrill_core::expectation::metric::METRICS {
+        assert!(
+            reference.contains(&format!("`{}", row.name)),
+            "{}",
+            row.name
+        );
+    }
+}
