@@ -12,6 +12,12 @@ pub enum ArgumentError {
     /// The name is not `[a-z0-9-]`.
     #[error("an edge cannot be called `{0}`: use lower-case letters, digits and hyphens")]
     BadName(String),
+    /// The name stands for what belongs to no edge.
+    #[error(
+        "an edge cannot be called `{}`, which stands for all other traffic",
+        super::OTHER
+    )]
+    Reserved,
     /// There is no `:PORT`.
     #[error(
         "`{0}` has no port: write `ADDRESS:PORT`, as in `10.2.0.7:9000`, `[::1]:9000` or `:9000`"
@@ -37,6 +43,9 @@ pub fn parse(role: Role, text: &str) -> Result<EdgeSpec, ArgumentError> {
     let (name, target) = text
         .split_once('=')
         .ok_or_else(|| ArgumentError::NoName(shown()))?;
+    if name == super::OTHER {
+        return Err(ArgumentError::Reserved);
+    }
     if !super::is_name(name) {
         return Err(ArgumentError::BadName(crate::wording::excerpt(name)));
     }
@@ -131,6 +140,10 @@ mod tests {
             (
                 "Web=:8080",
                 "an edge cannot be called `Web`: use lower-case letters, digits and hyphens",
+            ),
+            (
+                "other=:80",
+                "an edge cannot be called `other`, which stands for all other traffic",
             ),
             (
                 "web=8080",

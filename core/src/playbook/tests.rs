@@ -531,6 +531,13 @@ fn names_that_nothing_has_are_refused() {
 fn what_contradicts_itself_is_refused() {
     use Code::{Conflict, DuplicateKey, MissingKey};
     refused(
+        "    stock:",
+        "    other: {port: 1}\n    stock:",
+        Conflict,
+        "other",
+        "an edge cannot be called `other`",
+    );
+    refused(
         "loss: 30%, to",
         "loss: 30%, delay: 5ms, to",
         Conflict,
