@@ -10,7 +10,9 @@ use crate::expectation::Expectation;
 use crate::fault::FaultOutcome;
 use crate::window::{Phase, PhaseName, Window};
 
-pub mod guard;
+mod guard;
+
+pub use guard::GuardState;
 
 mod windows;
 
@@ -35,6 +37,8 @@ mod doubt;
 mod expectation;
 
 mod wording;
+
+pub(crate) use wording::quantity;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -131,20 +135,13 @@ pub struct Judgement {
 /// Judges all expectations: one judgement each, in their order.
 #[must_use]
 pub fn judge(expectations: &[Expectation], evidence: &Evidence<'_>) -> Vec<Judgement> {
-    expectations
-        .iter()
-        .map(|expectation| expectation::judge(expectation, evidence))
-        .collect()
+    expectations.iter().map(|expectation| expectation::judge(expectation, evidence)).collect()
 }
 
 /// The drill's verdict: the worst of its judgements. Without any, nothing was shown.
 #[must_use]
 pub fn drill_verdict(judgements: &[Judgement]) -> Verdict {
-    judgements
-        .iter()
-        .map(|judgement| judgement.verdict)
-        .max()
-        .unwrap_or(Verdict::Inconclusive)
+    judgements.iter().map(|judgement| judgement.verdict).max().unwrap_or(Verdict::Inconclusive)
 }
 
 /// Whether the fault had an effect that the drill could rest on.
