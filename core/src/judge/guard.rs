@@ -36,7 +36,7 @@ impl GuardState {
         if window.phase == PhaseName::Baseline && self.guard.metric == Metric::Amplification {
             self.baseline.push(window.clone());
         }
-        if window.phase == PhaseName::Transition {
+        if window.phase == PhaseName::Transition || window.seconds() <= 0.0 {
             return None;
         }
         let mut tripped = None;

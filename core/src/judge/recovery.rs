@@ -197,7 +197,7 @@ fn windows_allowed(within: Within, windows: &[&Window]) -> Allowed {
     match within {
         Within::Windows(count) => Allowed { whole: usize::try_from(count).unwrap_or(usize::MAX), cuts_window: false },
         Within::Time(time) => {
-            let window = windows.iter().map(|window| window.end_ns - window.start_ns).max().unwrap_or(1).max(1);
+            let window = windows.iter().map(|window| window.end_ns.saturating_sub(window.start_ns)).max().unwrap_or(1).max(1);
             // A boundary that comes a little late does not cost a window.
             let slack = u128::from(window / 20);
             let time = time.as_nanos() + slack;

@@ -12,6 +12,7 @@ use crate::window::{EdgeCounts, EdgeWindow, Failure, Phase, PhaseName, Retries, 
 mod doubts;
 mod every_window;
 mod guards;
+mod hostile;
 mod limits;
 mod recoveries;
 mod samples;

@@ -224,3 +224,18 @@ fn a_remnant_of_a_window_is_left_out() {
     let got = drill.judge(&limit(Some("db"), RETRY_RATIO, Op::AtMost, 0.2));
     assert_eq!(got.windows, (6..11).collect::<Vec<u32>>());
 }
+
+#[test]
+fn two_hundred_a_second_for_ten_seconds_tell_ten_percent_from_twenty() {
+    // Windows of 400 requests: five before the fault, seven in it.
+    let drill = |fault: u64| {
+        Drill::new().windows(PhaseName::Baseline, 5, seen(400), seen(400)).windows(
+            PhaseName::Fault,
+            7,
+            seen(400),
+            seen(fault).retries(fault - 400),
+        )
+    };
+    check("one budget", &drill(444), &qps_increase_at_most(0.2), Pass, "");
+    check("three budgets of 10%", &drill(532), &qps_increase_at_most(0.2), Fail, "33% is above");
+}
