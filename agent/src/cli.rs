@@ -7,11 +7,14 @@ use clap::{Args, Parser, Subcommand};
 use stormdrill_core::units;
 
 use crate::exit::Exit;
+use crate::playbook_file::Override;
 
 mod clean;
 mod doctor;
 mod edge_arg;
+mod host;
 mod observe;
+mod output;
 mod plan;
 mod run;
 mod validate;
@@ -44,7 +47,7 @@ enum Command {
         playbook: PathBuf,
         /// Override a value of the playbook: a dotted path and its new value.
         #[arg(long, value_name = "KEY=VALUE")]
-        set: Vec<String>,
+        set: Vec<Override>,
     },
     /// Count requests and retries without injecting anything; a live table, and JSON at the end.
     Observe(Observe),
@@ -76,7 +79,7 @@ struct Run {
     report: Option<PathBuf>,
     /// Override a value of the playbook: a dotted path and its new value, as `phases.fault=30s`.
     #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
+    set: Vec<Override>,
 }
 
 /// `stormdrill observe`.
@@ -116,9 +119,9 @@ pub fn main() -> Exit {
     crate::report::log::install();
     match cli.command {
         Command::Run(args) => run::run(&args, &cli.state_dir),
-        Command::Validate { playbooks } => validate::run(&playbooks),
-        Command::Plan { playbook, set } => plan::run(&playbook, &set),
-        Command::Observe(args) => observe::run(&args),
+        Command::Validate { playbooks } => playbook_command(|out, err| validate::run(&playbooks, &[], Style::of_stderr(), out, err)),
+        Command::Plan { playbook, set } => playbook_command(|out, err| plan::run(&playbook, &set, Style::of_stderr(), out, err)),
+        Command::Observe(args) => observe::run(&args, &cli.state_dir),
         Command::Doctor { json } => doctor::run(json, &cli.state_dir),
         Command::Clean { force } => clean::run(&cli.state_dir, force),
     }

@@ -12,6 +12,10 @@ pub mod cli;
 
 pub mod probe;
 
+pub mod cgroup;
+
+pub mod netns;
+
 pub mod fault;
 
 pub mod session;

@@ -20,8 +20,19 @@ pub(super) enum EdgeArgError {
     BadAddress { given: String, address: String },
     #[error("`{given}`: a downstream edge needs the peer's address: write {example}")]
     NoAddress { given: String, example: &'static str },
+    #[error("two edges are named `{name}`; give each a name of its own")]
+    Twice { name: String },
     #[error("`{protocol}` in `{given}` is no protocol that this version knows; write {known}")]
     BadProtocol { given: String, protocol: String, known: &'static str },
+}
+
+/// Refuses two edges of one name: their results could not be told apart.
+pub(super) fn unique(edges: &[EdgeSpec]) -> Result<(), EdgeArgError> {
+    let again = edges.iter().enumerate().find(|(i, edge)| edges.iter().take(*i).any(|e| e.name == edge.name));
+    match again {
+        Some((_, edge)) => Err(EdgeArgError::Twice { name: edge.name.clone() }),
+        None => Ok(()),
+    }
 }
 
 const fn example(role: Role) -> &'static str {
