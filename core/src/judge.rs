@@ -10,9 +10,7 @@ use crate::expectation::Expectation;
 use crate::fault::FaultOutcome;
 use crate::window::{Phase, PhaseName, Window};
 
-mod guard;
-
-pub use guard::GuardState;
+pub mod guard;
 
 mod windows;
 

@@ -25,14 +25,14 @@ pub struct GuardState {
 impl GuardState {
     /// A guard that has seen nothing yet; `edges` by [`crate::edge::EdgeId`].
     #[must_use]
-    pub fn new(guard: Guard, edges: &[EdgeSpec]) -> Self {
-        Self { guard, edges: edges.to_vec(), streaks: vec![0; edges.len()], baseline: Vec::new() }
+    pub fn new(guard: &Guard, edges: &[EdgeSpec]) -> Self {
+        Self { guard: guard.clone(), edges: edges.to_vec(), streaks: vec![0; edges.len()], baseline: Vec::new() }
     }
 
     /// Takes the next closed window, in order of time. `Some` says why the drill must end.
     ///
     /// A window that cannot be measured (no request, or no baseline yet) or lies between phases neither lengthens nor breaks a row.
-    pub fn on_window(&mut self, window: &Window) -> Option<String> {
+    pub fn observe(&mut self, window: &Window) -> Option<String> {
         if window.phase == PhaseName::Baseline && self.guard.metric == Metric::Amplification {
             self.baseline.push(window.clone());
         }

@@ -1,7 +1,7 @@
 //! Guards over windows.
 
 use super::*;
-use crate::judge::GuardState;
+use crate::judge::guard::GuardState;
 use crate::playbook::Guard;
 
 fn guard(edge: Option<&str>, metric: Metric, op: Op, value: f64, windows: u32) -> Guard {
@@ -10,8 +10,8 @@ fn guard(edge: Option<&str>, metric: Metric, op: Op, value: f64, windows: u32) -
 
 /// Index of the window at which the guard trips, and its sentence.
 fn trips(guard: &Guard, drill: &Drill) -> Option<(usize, String)> {
-    let mut state = GuardState::new(guard.clone(), &drill.edges);
-    (drill.windows.iter().enumerate()).find_map(|(index, window)| Some((index, state.on_window(window)?)))
+    let mut state = GuardState::new(guard, &drill.edges);
+    (drill.windows.iter().enumerate()).find_map(|(index, window)| Some((index, state.observe(window)?)))
 }
 
 fn web(failures: &[u64]) -> Drill {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::judge::{GuardState, Verdict};
+use crate::judge::Verdict;
+use crate::judge::guard::GuardState;
 use crate::playbook::Guard;
 
 fn metrics() -> impl Strategy<Value = Metric> {
@@ -77,9 +78,9 @@ proptest! {
     #[test]
     fn guards_take_any_window(drill in drills(), metric in metrics(), op in ops(), value in 0.0_f64..30.0, windows in 0_u32..4) {
         let guard = Guard { text: String::new(), edge: None, metric, op, value, windows };
-        let mut state = GuardState::new(guard, &drill.edges);
+        let mut state = GuardState::new(&guard, &drill.edges);
         for window in &drill.windows {
-            let _ = state.on_window(window);
+            let _ = state.observe(window);
         }
     }
 }
