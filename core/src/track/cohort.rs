@@ -151,12 +151,18 @@ impl Cohorts {
         self.cohorts.values().find_map(|cohort| cohort.closed.as_ref().map(|window| (window, cohort.open)))
     }
 
-    /// Makes the oldest closed window final. `open` are its attempts without an outcome; those that were open for
-    /// `hang_after_ns` by `now_ns` count as hanging.
+    /// No window is closed and not final.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.oldest_closed().is_none()
+    }
+
+    /// Makes the oldest closed window final. `open` are all attempts without an outcome; those of the window that were
+    /// open for `hang_after_ns` by `at_ns` count as hanging.
     pub fn finalise<'a>(
         &mut self,
         open: impl Iterator<Item = &'a Attempt>,
-        now_ns: u64,
+        at_ns: u64,
         hang_after_ns: u64,
     ) -> Option<Window> {
         let epoch = self.oldest_closed()?.0.epoch;
@@ -168,8 +174,10 @@ impl Cohorts {
         }
         self.next = epoch.saturating_add(1);
         let mut cohort = self.cohorts.remove(&epoch)?;
-        for attempt in open.filter(|attempt| attempt.epoch == epoch) {
-            let age_ns = now_ns.saturating_sub(attempt.start_ns);
+        // Nearly always there is none, and then the others need not be looked through.
+        let unanswered = (cohort.open > 0).then_some(open).into_iter().flatten();
+        for attempt in unanswered.filter(|attempt| attempt.epoch == epoch) {
+            let age_ns = at_ns.saturating_sub(attempt.start_ns);
             if let Some(book) = cohort.edges.get_mut(usize::from(attempt.edge.0))
                 && age_ns >= hang_after_ns
             {

@@ -56,15 +56,15 @@ impl Tally for BTreeMap<u16, u64> {
 
 /// Remembers each slot's totals at its last close, by edge.
 #[derive(Debug, Clone)]
-pub struct Ledger<T> {
+pub struct Ledger<T = EdgeCounts> {
     closed: [Vec<T>; SLOTS],
 }
 
 impl<T: Tally> Ledger<T> {
-    /// Counts from zero.
+    /// Counts from zero, for so many edges.
     #[must_use]
-    pub fn new() -> Self {
-        Self { closed: std::array::from_fn(|_| Vec::new()) }
+    pub fn new(edges: usize) -> Self {
+        Self { closed: std::array::from_fn(|_| vec![T::default(); edges]) }
     }
 
     /// Counts from the totals that the slots have now, as when the kernel had been counting before.
@@ -82,12 +82,6 @@ impl<T: Tally> Ledger<T> {
         before.clear();
         before.extend_from_slice(slot_totals);
         added
-    }
-}
-
-impl<T: Tally> Default for Ledger<T> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -113,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_slot_that_comes_round_again_counts_only_what_was_added() {
-        let mut ledger = Ledger::new();
+        let mut ledger = Ledger::new(2);
         assert_eq!(ledger.close(0, &[requests(5), requests(1)]), [requests(5), requests(1)]);
         assert_eq!(ledger.close(1, &[requests(7), requests(0)]), [requests(7), requests(0)]);
         assert_eq!(ledger.close(4, &[requests(8), requests(1)]), [requests(3), requests(0)]);
@@ -122,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_counter_that_went_back_counts_from_zero() {
-        let mut ledger = Ledger::new();
+        let mut ledger = Ledger::new(1);
         ledger.close(0, &[requests(100)]);
         assert_eq!(ledger.close(4, &[requests(3)]), [requests(3)]);
     }
@@ -135,7 +129,7 @@ mod tests {
 
     #[test]
     fn status_counts_are_told_apart_by_code() {
-        let mut ledger = Ledger::new();
+        let mut ledger = Ledger::new(1);
         let first = BTreeMap::from([(200, 5), (503, 1)]);
         assert_eq!(ledger.close(0, std::slice::from_ref(&first)), [first]);
         let second = BTreeMap::from([(200, 5), (429, 2), (503, 4)]);
@@ -152,7 +146,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_the_windows_add_is_what_was_counted(added in proptest::collection::vec(0_u64..1000, 0..40)) {
-            let mut ledger = Ledger::new();
+            let mut ledger = Ledger::new(1);
             let mut slots: [Vec<EdgeCounts>; SLOTS] = std::array::from_fn(|_| vec![EdgeCounts::default()]);
             for (epoch, &count) in (0..).zip(&added) {
                 let slot = &mut slots[slot(epoch)];

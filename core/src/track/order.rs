@@ -51,11 +51,12 @@ impl Order {
     /// Takes out, in order, the events before which nothing more is expected.
     pub fn ripe(&mut self) -> Vec<ProbeEvent> {
         self.events.sort_by(compare);
-        let mut watermark_ns = self.latest_ns.saturating_sub(self.hold_ns);
+        let mut watermark_ns = self.latest_ns.checked_sub(self.hold_ns);
         if self.events.len() >= self.cap {
             let middle = self.events.len() / 2;
-            watermark_ns = watermark_ns.max(self.events[middle].at_ns);
+            watermark_ns = watermark_ns.max(Some(self.events[middle].at_ns));
         }
+        let Some(watermark_ns) = watermark_ns else { return Vec::new() };
         let end = self.events.partition_point(|event| event.at_ns <= watermark_ns);
         let ripe = self.events.drain(..end).collect();
         self.released_ns = self.released_ns.max(watermark_ns);
