@@ -7,31 +7,33 @@
 
 pub mod ledger;
 
-pub mod order;
+pub mod stats;
 
-pub mod head;
+mod order;
+
+mod head;
 
 pub mod http;
 
-pub mod attempt;
+mod attempt;
 
-pub mod connection;
+mod connection;
 
-pub mod pairing;
+mod pairing;
 
-pub mod books;
+mod books;
 
-pub mod cohort;
+mod cohort;
 
-pub mod gauge;
+mod gauge;
 
-pub mod sample;
+mod sample;
 
-pub mod aged;
+pub(crate) mod aged;
 
-pub mod queue;
+mod queue;
 
-pub mod hash;
+pub(crate) mod hash;
 
 use std::net::SocketAddr;
 
@@ -40,9 +42,9 @@ use crate::event::{ProbeEvent, ProbeEventKind};
 use crate::retry::fingerprint;
 use crate::retry::marker::MarkerHeader;
 use crate::track::books::Books;
-use crate::track::cohort::Misfits;
 use crate::track::order::Order;
-use crate::track::pairing::{Connections, Mismatches, Place, THIS_HOST};
+use crate::track::pairing::{Connections, Place, THIS_HOST};
+use crate::track::stats::TrackStats;
 use crate::window::{KernelWindow, Window};
 
 /// Limits in time and memory.
@@ -96,27 +98,6 @@ impl Default for TrackConfig {
             max_durations: 1 << 16,
         }
     }
-}
-
-/// What the tracker could not see, place, or keep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TrackStats {
-    /// Events taken in.
-    pub events: u64,
-    /// Events that came after their time had been dealt with; used all the same.
-    pub late_events: u64,
-    /// Events of connections whose role is unknown; booked on no edge.
-    pub unknown_role: u64,
-    /// Events for an edge that does not exist, or that has the other role; booked on no edge.
-    pub misplaced: u64,
-    /// What did not fit together on a connection.
-    pub mismatches: Mismatches,
-    /// What fitted into no window.
-    pub misfits: Misfits,
-    /// Identities forgotten for want of room.
-    pub evicted_ids: u64,
-    /// Failures forgotten for want of room.
-    pub evicted_failures: u64,
 }
 
 /// Follows the requests of all edges.

@@ -61,10 +61,10 @@ pub struct Ledger<T = EdgeCounts> {
 }
 
 impl<T: Tally> Ledger<T> {
-    /// Counts from zero, for so many edges.
+    /// Counts from zero.
     #[must_use]
-    pub fn new(edges: usize) -> Self {
-        Self { closed: std::array::from_fn(|_| vec![T::default(); edges]) }
+    pub fn new() -> Self {
+        Self { closed: std::array::from_fn(|_| Vec::new()) }
     }
 
     /// Counts from the totals that the slots have now, as when the kernel had been counting before.
@@ -85,13 +85,17 @@ impl<T: Tally> Ledger<T> {
     }
 }
 
+impl<T: Tally> Default for Ledger<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// The sum over all slots, by edge: everything counted since the kernel began.
 #[must_use]
 pub fn total<T: Tally>(slots: &[Vec<T>]) -> Vec<T> {
     let edges = slots.iter().map(Vec::len).max().unwrap_or(0);
-    let of_edge = |edge: usize| {
-        slots.iter().filter_map(|slot| slot.get(edge)).fold(T::default(), |sum, part| sum.plus(part))
-    };
+    let of_edge = |edge: usize| slots.iter().filter_map(|slot| slot.get(edge)).fold(T::default(), |sum, part| sum.plus(part));
     (0..edges).map(of_edge).collect()
 }
 
@@ -107,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_slot_that_comes_round_again_counts_only_what_was_added() {
-        let mut ledger = Ledger::new(2);
+        let mut ledger = Ledger::new();
         assert_eq!(ledger.close(0, &[requests(5), requests(1)]), [requests(5), requests(1)]);
         assert_eq!(ledger.close(1, &[requests(7), requests(0)]), [requests(7), requests(0)]);
         assert_eq!(ledger.close(4, &[requests(8), requests(1)]), [requests(3), requests(0)]);
@@ -116,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_counter_that_went_back_counts_from_zero() {
-        let mut ledger = Ledger::new(1);
+        let mut ledger = Ledger::new();
         ledger.close(0, &[requests(100)]);
         assert_eq!(ledger.close(4, &[requests(3)]), [requests(3)]);
     }
@@ -129,7 +133,7 @@ mod tests {
 
     #[test]
     fn status_counts_are_told_apart_by_code() {
-        let mut ledger = Ledger::new(1);
+        let mut ledger = Ledger::new();
         let first = BTreeMap::from([(200, 5), (503, 1)]);
         assert_eq!(ledger.close(0, std::slice::from_ref(&first)), [first]);
         let second = BTreeMap::from([(200, 5), (429, 2), (503, 4)]);
@@ -146,7 +150,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_the_windows_add_is_what_was_counted(added in proptest::collection::vec(0_u64..1000, 0..40)) {
-            let mut ledger = Ledger::new(1);
+            let mut ledger = Ledger::new();
             let mut slots: [Vec<EdgeCounts>; SLOTS] = std::array::from_fn(|_| vec![EdgeCounts::default()]);
             for (epoch, &count) in (0..).zip(&added) {
                 let slot = &mut slots[slot(epoch)];

@@ -19,7 +19,7 @@ const IDLE_HOLDS: u64 = 10;
 
 /// Events not yet old enough to be looked at.
 #[derive(Debug)]
-pub struct Order {
+pub(crate) struct Order {
     events: Vec<ProbeEvent>,
     /// They are in order.
     sorted: bool,
@@ -35,21 +35,12 @@ pub struct Order {
 impl Order {
     /// Holds events back for `hold_ns`, and no more than `cap` of them.
     #[must_use]
-    pub const fn new(hold_ns: u64, cap: usize) -> Self {
-        Self {
-            events: Vec::new(),
-            sorted: true,
-            hold_ns,
-            cap,
-            release_at: BATCH,
-            latest_ns: 0,
-            released_ns: 0,
-            late: 0,
-        }
+    pub(crate) const fn new(hold_ns: u64, cap: usize) -> Self {
+        Self { events: Vec::new(), sorted: true, hold_ns, cap, release_at: BATCH, latest_ns: 0, released_ns: 0, late: 0 }
     }
 
     /// Takes an event in. `true` if it is time to call [`Self::ripe`].
-    pub fn push(&mut self, event: ProbeEvent) -> bool {
+    pub(crate) fn push(&mut self, event: ProbeEvent) -> bool {
         self.late += u64::from(event.at_ns < self.released_ns);
         self.latest_ns = self.latest_ns.max(event.at_ns);
         let near = self.events.iter().rev().take(NEAR);
@@ -60,13 +51,13 @@ impl Order {
     }
 
     /// Lets the clock move on where events do not.
-    pub fn tick(&mut self, now_ns: u64) {
+    pub(crate) fn tick(&mut self, now_ns: u64) {
         let idle_ns = self.hold_ns.saturating_mul(IDLE_HOLDS - 1);
         self.latest_ns = self.latest_ns.max(now_ns.saturating_sub(idle_ns));
     }
 
     /// Takes out, in order, the events before which nothing more is expected.
-    pub fn ripe(&mut self) -> Vec<ProbeEvent> {
+    pub(crate) fn ripe(&mut self) -> Vec<ProbeEvent> {
         self.sort();
         let mut watermark_ns = self.latest_ns.checked_sub(self.hold_ns);
         if self.events.len() >= self.cap {
@@ -82,7 +73,7 @@ impl Order {
     }
 
     /// Takes out all events, in order.
-    pub fn all(&mut self) -> Vec<ProbeEvent> {
+    pub(crate) fn all(&mut self) -> Vec<ProbeEvent> {
         self.sort();
         self.released_ns = self.released_ns.max(self.latest_ns);
         std::mem::take(&mut self.events)
@@ -97,13 +88,13 @@ impl Order {
 
     /// Everything up to this instant has been let through, nanoseconds.
     #[must_use]
-    pub const fn released_ns(&self) -> u64 {
+    pub(crate) const fn released_ns(&self) -> u64 {
         self.released_ns
     }
 
     /// Events that came after their time had been let through.
     #[must_use]
-    pub const fn late(&self) -> u64 {
+    pub(crate) const fn late(&self) -> u64 {
         self.late
     }
 }

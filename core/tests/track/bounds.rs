@@ -1,7 +1,7 @@
 //! Memory stays bounded, and what the bounds cost is counted.
 
 use stormdrill_core::track::TrackConfig;
-use stormdrill_core::track::pairing::Mismatches;
+use stormdrill_core::track::stats::Mismatches;
 
 use crate::scene::{STORE, Scene, get, statuses};
 

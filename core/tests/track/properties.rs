@@ -32,8 +32,14 @@ fn call() -> impl Strategy<Value = Call> {
         1 => Just(Fate::Open),
     ];
     let marks = (proptest::option::of(0_u8..4), proptest::option::weighted(0.3, 1_u8..4));
-    (0_u64..19_000, 0_u64..3_000, fate, 0_u8..3, marks)
-        .prop_map(|(start, lasts, fate, path, (id, marker))| Call { start, lasts, fate, path, id, marker })
+    (0_u64..19_000, 0_u64..3_000, fate, 0_u8..3, marks).prop_map(|(start, lasts, fate, path, (id, marker))| Call {
+        start,
+        lasts,
+        fate,
+        path,
+        id,
+        marker,
+    })
 }
 
 /// Each call on a connection of its own.
