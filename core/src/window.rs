@@ -14,6 +14,8 @@ pub enum PhaseName {
     Fault,
     /// After it was removed.
     Recovery,
+    /// Between two phases, while faults are applied or removed: shown, never judged.
+    Transition,
     /// The only phase of `observe`.
     All,
 }
@@ -26,6 +28,7 @@ impl PhaseName {
             Self::Baseline => "baseline",
             Self::Fault => "fault",
             Self::Recovery => "recovery",
+            Self::Transition => "transition",
             Self::All => "all",
         }
     }
@@ -218,7 +221,10 @@ pub struct Window {
 impl Window {
     /// Length in seconds.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "a window is far shorter than 2^52 ns")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a window is far shorter than 2^52 ns"
+    )]
     pub fn seconds(&self) -> f64 {
         self.end_ns.saturating_sub(self.start_ns) as f64 / 1e9
     }
