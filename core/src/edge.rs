@@ -1,5 +1,6 @@
 //! An edge: one named direction of requests, with its own counters.
 
+use std::fmt;
 use std::net::IpAddr;
 
 /// Which end of a connection this host's socket is.
@@ -30,6 +31,12 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// All protocols of this version.
+    pub const ALL: [Self; 1] = [Self::Http];
+
+    /// Protocols that are planned, named in playbooks as here.
+    pub const LATER: [&'static str; 6] = ["http2", "grpc", "redis", "mysql", "postgres", "tls"];
+
     /// The word used in playbooks, JSON and labels.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -48,6 +55,18 @@ pub struct Cidr {
     pub prefix: u8,
 }
 
+impl fmt::Display for Cidr {
+    /// `10.2.0.0/16`; a single host without its prefix.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = if self.address.is_ipv4() { 32 } else { 128 };
+        if self.prefix == bits {
+            write!(f, "{}", self.address)
+        } else {
+            write!(f, "{}/{}", self.address, self.prefix)
+        }
+    }
+}
+
 /// An inclusive range of ports; a single port has both ends equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PortRange {
@@ -55,6 +74,17 @@ pub struct PortRange {
     pub first: u16,
     /// Last port, not below `first`.
     pub last: u16,
+}
+
+impl fmt::Display for PortRange {
+    /// `8080`, or `8000-8099`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last {
+            write!(f, "{}", self.first)
+        } else {
+            write!(f, "{}-{}", self.first, self.last)
+        }
+    }
 }
 
 /// What belongs to an edge.
@@ -73,6 +103,9 @@ pub struct EdgeSpec {
     /// Pinned protocol; `None` means that it is detected from the content.
     pub protocol: Option<Protocol>,
 }
+
+/// Most edges that a drill may have; labels and kernel maps stay bounded.
+pub const MAX_EDGES: usize = 64;
 
 /// Position of an edge in the drill's list of edges. The kernel counts under the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,6 +5,8 @@
 
 pub mod units;
 
+mod wording;
+
 pub mod edge;
 
 pub mod playbook;
@@ -16,6 +18,10 @@ pub mod expectation;
 pub mod event;
 
 pub mod window;
+
+pub mod machine;
+
+pub mod retry;
 
 pub mod track;
 
