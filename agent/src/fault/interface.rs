@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::pin::pin;
 
 use futures_core::Stream as _;
-use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage};
+use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteType};
 use rtnetlink::{Handle, RouteMessageBuilder};
 use stormdrill_core::edge::{Cidr, EdgeSpec, PortRange, Role};
 use thiserror::Error;
@@ -98,24 +98,43 @@ pub(crate) fn resolve(netlink: &mut Netlink, edge: &EdgeSpec, named: Option<&str
         .collect()
 }
 
-/// The interface on the route to the first host of a network.
+/// How many hosts of a network are tried until one is not this host itself.
+const HOSTS_TRIED: u8 = 4;
+
+/// The interface on the route to an address, or to a host of a network that is not this one.
 fn routed(network: Cidr) -> Result<u32, InterfaceError> {
     let unrouted = |source| InterfaceError::Unrouted { target: network.address.to_string(), source };
-    let request = match network.address {
-        IpAddr::V4(address) => {
-            let host = if network.prefix < 31 { Ipv4Addr::from_bits(address.to_bits() | 1) } else { address };
-            RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(host, 32).build()
+    let mut last = None;
+    for number in 1..=HOSTS_TRIED {
+        let (request, is_single) = request(network, number);
+        let route = ask(request)?.map_err(unrouted)?;
+        let is_this_host = route.header.kind == RouteType::Local;
+        last = interface_of(&route);
+        if is_single || !is_this_host {
+            break;
         }
+    }
+    last.ok_or_else(|| unrouted(io::ErrorKind::NotFound.into()))
+}
+
+/// The question for the n-th host of a network, and whether it has only that one.
+fn request(network: Cidr, number: u8) -> (RouteMessage, bool) {
+    let four = |address: Ipv4Addr, prefix: u8| {
+        let is_single = prefix >= 31;
+        let host = if is_single { address } else { Ipv4Addr::from_bits(address.to_bits() | u32::from(number)) };
+        (RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(host, 32).build(), is_single)
+    };
+    match network.address {
+        IpAddr::V4(address) => four(address, network.prefix),
         IpAddr::V6(address) => match address.to_ipv4_mapped() {
-            Some(mapped) => RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(mapped, 32).build(),
+            Some(mapped) => four(mapped, network.prefix.saturating_sub(96)),
             None => {
-                let host = if network.prefix < 127 { Ipv6Addr::from_bits(address.to_bits() | 1) } else { address };
-                RouteMessageBuilder::<Ipv6Addr>::new().destination_prefix(host, 128).build()
+                let is_single = network.prefix >= 127;
+                let host = if is_single { address } else { Ipv6Addr::from_bits(address.to_bits() | u128::from(number)) };
+                (RouteMessageBuilder::<Ipv6Addr>::new().destination_prefix(host, 128).build(), is_single)
             }
         },
-    };
-    let route = ask(request)?.map_err(unrouted)?;
-    interface_of(&route).ok_or_else(|| unrouted(io::ErrorKind::NotFound.into()))
+    }
 }
 
 /// The interface of the default route, IPv4's first; `None` if there is none.
