@@ -166,6 +166,12 @@ impl Tracker {
         std::mem::take(&mut self.finalised)
     }
 
+    /// Every window that was closed has become final: there is nothing left to wait for.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.books.cohorts.oldest_closed().is_none()
+    }
+
     /// All windows that were closed, as they stand: the end of the observation.
     pub fn flush(&mut self, now_ns: u64) -> Vec<Window> {
         for event in self.order.all() {

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use crate::edge::EdgeId;
 use crate::event::{ConnectFailure, Epoch};
 
+pub mod merge;
+
 /// The three parts of a drill, and the single one of an observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PhaseName {

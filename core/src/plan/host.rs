@@ -71,6 +71,9 @@ pub enum Feature {
 }
 
 impl Feature {
+    /// Those that are modules of the kernel, or built into it.
+    pub const MODULES: [Self; 5] = [Self::SchIngress, Self::ClsBpf, Self::ActMirred, Self::Ifb, Self::SchNetem];
+
     /// The kernel's name for it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
