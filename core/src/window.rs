@@ -223,10 +223,7 @@ pub struct Window {
 impl Window {
     /// Length in seconds.
     #[must_use]
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a window is far shorter than 2^52 ns"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "a window is far shorter than 2^52 ns")]
     pub fn seconds(&self) -> f64 {
         self.end_ns.saturating_sub(self.start_ns) as f64 / 1e9
     }

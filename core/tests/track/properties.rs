@@ -1,7 +1,7 @@
 //! What holds whatever happens on the wire.
 
 use proptest::prelude::*;
-use stormdrill_core::event::{Close, ProbeEvent};
+use stormdrill_core::event::{Close, HeadPiece, ProbeEvent, ProbeEventKind};
 use stormdrill_core::window::{EdgeWindow, Failure, Window};
 
 use crate::scene::{MS, STORE, Scene, event, get, request, response};
@@ -54,7 +54,7 @@ fn events(calls: &[Call]) -> Vec<ProbeEvent> {
         match call.fate {
             Fate::Answered(status) => events.push(response(STORE, end, conn, 0, status)),
             Fate::Closed(how) => {
-                let kind = stormdrill_core::event::ProbeEventKind::Closed { how };
+                let kind = ProbeEventKind::Closed { how };
                 events.push(event(STORE, end, conn, kind));
             }
             Fate::Open => {}
@@ -76,6 +76,30 @@ fn run(events: impl IntoIterator<Item = ProbeEvent>) -> (Vec<Window>, Scene) {
     }
     windows.extend(scene.tracker.flush(20_000 * MS));
     (windows, scene)
+}
+
+/// Events that no sound kernel would send, on a few connections.
+fn nonsense() -> impl Strategy<Value = ProbeEvent> {
+    let bytes = prop_oneof![
+        proptest::collection::vec(any::<u8>(), 0..40),
+        Just(get("/", "x-request-id: r\r\nIdempotency-Key: k\r\n").into_bytes()),
+        Just(b"GET / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\nbody".to_vec()),
+    ];
+    let offset = prop_oneof![4 => Just(0_u32), 1 => 0_u32..100, 1 => any::<u32>()];
+    let piece = (offset, bytes, any::<(bool, bool)>()).prop_map(|(offset, bytes, (complete, truncated))| HeadPiece {
+        offset,
+        bytes,
+        complete,
+        truncated,
+    });
+    let index = prop_oneof![4 => 0_u32..4, 1 => any::<u32>()];
+    let close = prop_oneof![Just(Close::Peer), Just(Close::PeerReset), Just(Close::Local), Just(Close::LocalReset)];
+    let kind = (0_u8..5, index, piece, any::<u16>(), close).prop_map(|(kind, index, piece, status, how)| match kind {
+        0 | 1 => ProbeEventKind::RequestHead { index, piece },
+        2 | 3 => ProbeEventKind::ResponseHead { index, status, piece },
+        _ => ProbeEventKind::Closed { how },
+    });
+    (0_u64..19_999, 0_u64..3, kind).prop_map(|(ms, conn, kind)| event(STORE, ms, conn, kind))
 }
 
 /// In how many ways an edge's attempts ended.
@@ -143,6 +167,26 @@ proptest! {
         let ((expected, _), (found, scene)) = (run(ordered), run(shuffled));
         prop_assert_eq!(scene.tracker.stats().late_events, 0);
         prop_assert_eq!(sorted(found), sorted(expected));
+    }
+
+    #[test]
+    fn nonsense_never_breaks_the_books(events in proptest::collection::vec(nonsense(), 0..80)) {
+        let (windows, scene) = run(events);
+        for window in &windows {
+            let edge = &window.edges[1];
+            prop_assert_eq!(outcomes(edge), edge.attempts);
+            prop_assert!(edge.retries.total() <= edge.attempts);
+        }
+        prop_assert!(scene.tracker.open_connections(STORE) <= 3);
+    }
+
+    #[test]
+    fn any_bytes_can_be_asked_for_an_identity(bytes in proptest::collection::vec(any::<u8>(), 0..200), cut in 0_usize..120) {
+        let head = get("/a?b=c", "x-goog-api-client: gccl-invocation-id/u gccl-attempt-count/2\r\nContent-Length: 5\r\n");
+        let mut bytes = bytes;
+        std::hint::black_box(stormdrill_core::track::http::identity(&bytes, None));
+        bytes.splice(0..0, head.into_bytes().into_iter().take(cut));
+        std::hint::black_box(stormdrill_core::track::http::identity(&bytes, None));
     }
 
     #[test]
