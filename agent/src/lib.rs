@@ -1,1 +1,29 @@
-//! placeholder
+//! stormdrill: the agent on a service's host, as a library; the `stormdrill` command is a thin `main` over it.
+
+pub mod exit;
+
+pub mod clock;
+
+pub mod playbook_file;
+
+pub mod diagnostic;
+
+pub mod cli;
+
+pub mod probe;
+
+pub mod cgroup;
+
+pub mod netns;
+
+pub mod fault;
+
+pub mod session;
+
+pub mod driver;
+
+pub mod signals;
+
+pub mod load;
+
+pub mod report;

@@ -1,2 +1,7 @@
-//! placeholder
-fn main() {}
+//! The `stormdrill` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(stormdrill::cli::main().code())
+}

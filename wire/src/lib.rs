@@ -1,2 +1,11 @@
-//! w
-#![no_std]
+//! What crosses the boundary between kernel and user space, and the recognisers that both sides run.
+//!
+//! No standard library, no allocation, no panic: the same code is compiled into the kernel programs, tested on the host
+//! and fuzzed there.
+#![cfg_attr(not(test), no_std)]
+
+pub mod abi;
+pub mod http1;
+pub mod flow;
+pub mod conn;
+pub mod fault;

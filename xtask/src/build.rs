@@ -18,6 +18,13 @@ pub(crate) struct Options {
     route: Option<Choice>,
 }
 
+impl Options {
+    /// The binaries as users get them.
+    pub(crate) const fn release() -> Self {
+        Self { debug: false, route: None }
+    }
+}
+
 /// The task.
 pub(crate) fn run(options: &Options) -> Result<()> {
     setup::ensure(&[Part::Build], options.route)?;

@@ -1,0 +1,128 @@
+//! The command line: names, flags and exit codes are a contract; see the README.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use stormdrill_core::units;
+
+use crate::exit::Exit;
+use crate::playbook_file::Override;
+
+mod clean;
+mod doctor;
+mod edge_arg;
+mod host;
+mod observe;
+mod output;
+mod plan;
+mod run;
+mod validate;
+
+/// Finds out, before production does, whether your retries turn a dependency's blip into an outage.
+#[derive(Debug, Parser)]
+#[command(name = "stormdrill", version, arg_required_else_help = true)]
+struct Cli {
+    /// Where the journal of faults is kept.
+    #[arg(long, global = true, value_name = "DIR", env = "STORMDRILL_STATE_DIR", default_value = "/run/stormdrill")]
+    state_dir: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a playbook: observe, inject, judge. Exits 0 pass, 1 fail, 2 environment, 3 cannot tell, 4 aborted, 64 bad playbook.
+    Run(Run),
+    /// Check playbooks without touching anything.
+    Validate {
+        /// The playbooks.
+        #[arg(required = true, value_name = "PLAYBOOK")]
+        playbooks: Vec<PathBuf>,
+    },
+    /// Show what a playbook would do, without doing it.
+    Plan {
+        /// The playbook.
+        #[arg(value_name = "PLAYBOOK")]
+        playbook: PathBuf,
+        /// Override a value of the playbook: a dotted path and its new value.
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<Override>,
+    },
+    /// Count requests and retries without injecting anything; a live table, and JSON at the end.
+    Observe(Observe),
+    /// Say what this host's kernel and privileges allow.
+    Doctor {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove what a killed drill left in the kernel.
+    Clean {
+        /// Also end the faults of a drill that is still running.
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+/// `stormdrill run`.
+#[derive(Debug, Args)]
+struct Run {
+    /// The playbook.
+    #[arg(value_name = "PLAYBOOK")]
+    playbook: PathBuf,
+    /// Write the result as JSON; `-` is stdout.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the reports into this folder.
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+    /// Override a value of the playbook: a dotted path and its new value, as `phases.fault=30s`.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<Override>,
+}
+
+/// `stormdrill observe`.
+#[derive(Debug, Args)]
+struct Observe {
+    /// An edge of requests that arrive: NAME=[ADDR]:PORT[/PROTO], as `web=:8080/http`. May be given more than once.
+    #[arg(long, value_name = "NAME=[ADDR]:PORT[/PROTO]")]
+    ingress: Vec<String>,
+    /// An edge of requests that leave: NAME=ADDR:PORT[/PROTO], as `db=10.0.0.5:3306`, `db=[::1]:3306`. May be given more than once.
+    #[arg(long, value_name = "NAME=ADDR:PORT[/PROTO]")]
+    downstream: Vec<String>,
+    /// Stop after this time; without it, at a signal.
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
+    for_: Option<Duration>,
+    /// Write the totals as JSON; `-` is stdout, which is also the default.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    units::parse_duration(text).map_err(|problem| problem.to_string())
+}
+
+/// Runs the command that the arguments name.
+#[must_use]
+pub fn main() -> Exit {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers, all else is bad usage.
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Pass };
+            // A closed pipe is no reason for another exit code.
+            let _ = error.print();
+            return exit;
+        }
+    };
+    crate::report::log::install();
+    match cli.command {
+        Command::Run(args) => run::run(&args, &cli.state_dir),
+        Command::Validate { playbooks } => playbook_command(|out, err| validate::run(&playbooks, &[], Style::of_stderr(), out, err)),
+        Command::Plan { playbook, set } => playbook_command(|out, err| plan::run(&playbook, &set, Style::of_stderr(), out, err)),
+        Command::Observe(args) => observe::run(&args, &cli.state_dir),
+        Command::Doctor { json } => doctor::run(json, &cli.state_dir),
+        Command::Clean { force } => clean::run(&cli.state_dir, force),
+    }
+}

@@ -1,0 +1,204 @@
+//! The one loop of a drill: everything that can happen becomes an event for the machine, and everything that
+//! the machine asks for is done here.
+//!
+//! Whatever ends the drill — its last phase, a guard, a signal, an error of the probe — the faults go through the same
+//! removal. If none of this code runs any more, the kernel ends them when the lease runs out.
+
+use std::time::Duration;
+
+use stormdrill_core::fault::FaultOutcome;
+use stormdrill_core::judge::guard::GuardState;
+use stormdrill_core::machine::{Effect, End, Event, Machine};
+use stormdrill_core::playbook::Playbook;
+use stormdrill_core::result::DataQuality;
+use stormdrill_core::window::{Phase, PhaseName, Window};
+use thiserror::Error;
+use tokio::sync::mpsc;
+
+use crate::clock;
+use crate::probe::ProbeError;
+use crate::report::log::chain;
+use crate::session::Session;
+
+pub mod faults;
+
+use faults::Faults;
+
+/// How often the ring buffer is emptied.
+const POLL: Duration = Duration::from_millis(5);
+/// How often a running fault's lease is renewed; the lease lasts three times as long.
+const RENEW_NS: u64 = 1_000_000_000;
+
+/// Why a drill could not be carried through. The faults are gone all the same.
+#[derive(Debug, Error)]
+pub enum DriverError {
+    /// The probe failed.
+    #[error("observe the drill")]
+    Probe(#[from] ProbeError),
+}
+
+/// Told what happens, while it happens.
+pub trait Progress {
+    /// The drill moved to another phase, planned to end at `until_ns`.
+    fn phase(&mut self, name: PhaseName, until_ns: Option<u64>);
+    /// A window is final.
+    fn window(&mut self, window: &Window);
+    /// Something that the user should read at once.
+    fn note(&mut self, text: &str);
+}
+
+/// What a drill left behind: all that a verdict is made from.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub end: End,
+    /// The phases as they were.
+    pub phases: Vec<Phase>,
+    /// The closed windows, transition windows included.
+    pub windows: Vec<Window>,
+    /// What the faults did.
+    pub faults: Vec<FaultOutcome>,
+    /// What was missed.
+    pub quality: DataQuality,
+}
+
+/// Runs the drill to its end. `abort` brings reasons to end it early.
+///
+/// # Errors
+/// When the probe fails; the faults have been removed by then.
+pub async fn drive(
+    playbook: &Playbook,
+    session: Session,
+    faults: Faults,
+    abort: &mut mpsc::Receiver<String>,
+    progress: &mut dyn Progress,
+) -> Result<Outcome, DriverError> {
+    let mut driver = Driver {
+        machine: Machine::new(playbook.phases, playbook.window),
+        guards: playbook.guards.iter().map(|guard| GuardState::new(guard, &playbook.edges)).collect(),
+        session,
+        faults,
+        progress,
+        windows: Vec::new(),
+        shown: None,
+        renew_at_ns: None,
+    };
+    let ended = driver.run(abort).await;
+    if ended.is_err() {
+        // The probe is lost; the fault must not outlive the drill.
+        driver.remove().await;
+    }
+    let end = ended?;
+    let phases = driver.machine.phases().to_vec();
+    let Driver { session, faults, mut windows, .. } = driver;
+    let (rest, quality) = session.finish()?;
+    windows.extend(rest);
+    Ok(Outcome { end, phases, windows, faults: faults.into_outcomes(), quality })
+}
+
+struct Driver<'a> {
+    machine: Machine,
+    guards: Vec<GuardState>,
+    session: Session,
+    faults: Faults,
+    progress: &'a mut dyn Progress,
+    windows: Vec<Window>,
+    shown: Option<PhaseName>,
+    renew_at_ns: Option<u64>,
+}
+
+impl Driver<'_> {
+    async fn run(&mut self, abort: &mut mpsc::Receiver<String>) -> Result<End, DriverError> {
+        self.handle(Event::Begin { now_ns: clock::monotonic_ns() }).await?;
+        let mut poll = tokio::time::interval(POLL);
+        poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut abort_open = true;
+        loop {
+            if let Some(end) = self.machine.end() {
+                return Ok(end.clone());
+            }
+            let deadline = self.machine.deadline().map(clock::until);
+            tokio::select! {
+                biased;
+                reason = abort.recv(), if abort_open => match reason {
+                    Some(reason) => {
+                        self.progress.note(&format!("ending early: {reason}"));
+                        self.handle(Event::Abort { reason, now_ns: clock::monotonic_ns() }).await?;
+                    }
+                    None => abort_open = false,
+                },
+                () = tokio::time::sleep(deadline.unwrap_or(POLL)), if deadline.is_some() => {
+                    self.handle(Event::Tick { now_ns: clock::monotonic_ns() }).await?;
+                }
+                _ = poll.tick() => self.poll().await?,
+            }
+        }
+    }
+
+    async fn poll(&mut self) -> Result<(), DriverError> {
+        let now_ns = clock::monotonic_ns();
+        if self.renew_at_ns.is_some_and(|at_ns| now_ns >= at_ns) {
+            self.renew_at_ns = Some(now_ns + RENEW_NS);
+            if let Err(error) = self.faults.renew() {
+                let reason = format!("the fault's lease could not be renewed: {error}");
+                self.handle(Event::Abort { reason, now_ns }).await?;
+            }
+        }
+        self.session.poll()?;
+        for window in self.session.finalised() {
+            let tripped = self.guards.iter_mut().find_map(|guard| guard.observe(&window));
+            self.progress.window(&window);
+            self.windows.push(window);
+            if let Some(reason) = tripped {
+                self.progress.note(&reason);
+                self.handle(Event::Abort { reason, now_ns: clock::monotonic_ns() }).await?;
+            }
+        }
+        if self.session.settled() {
+            self.handle(Event::Drained).await?;
+        }
+        Ok(())
+    }
+
+    /// Feeds the machine and does what it asks for, which may feed it again.
+    async fn handle(&mut self, event: Event) -> Result<(), DriverError> {
+        let mut events = std::collections::VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            for effect in self.machine.on(event) {
+                match effect {
+                    Effect::OpenWindow(phase) => {
+                        self.session.open_window(phase)?;
+                        if self.shown.replace(phase) != Some(phase) {
+                            self.progress.phase(phase, self.machine.current().map(|(_, until_ns)| until_ns));
+                        }
+                    }
+                    Effect::CloseWindow => {
+                        self.session.close_window()?;
+                    }
+                    Effect::ApplyFaults => events.push_back(self.apply().await),
+                    Effect::RemoveFaults => events.push_back(self.remove().await),
+                    Effect::Finish => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn apply(&mut self) -> Event {
+        match self.faults.apply().await {
+            Ok(at_ns) => {
+                self.renew_at_ns = Some(clock::monotonic_ns() + RENEW_NS);
+                Event::Applied { at_ns }
+            }
+            Err(error) => Event::ApplyFailed { reason: chain(&error), now_ns: clock::monotonic_ns() },
+        }
+    }
+
+    async fn remove(&mut self) -> Event {
+        self.renew_at_ns = None;
+        match self.faults.remove().await {
+            Ok(at_ns) => Event::Removed { at_ns },
+            Err(error) => Event::RemoveFailed { reason: chain(&error), now_ns: clock::monotonic_ns() },
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! What people see: progress while a drill runs, and its result.
+
+pub mod log;
+
+pub mod progress;
+
+pub mod chart;
+
+pub mod terminal;

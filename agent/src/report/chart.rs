@@ -1,0 +1,77 @@
+//! One series over the phases, drawn with textplots.
+
+use stormdrill_core::window::PhaseName;
+use textplots::{Chart, Plot as _, Shape};
+
+/// Columns of the plotted area; a Braille column is two dots.
+const COLUMNS: usize = 72;
+const ROWS: u32 = 5;
+
+/// A titled plot of one value for each window, with the phases named below it.
+#[must_use]
+pub fn series(title: &str, values: &[f64], top: f64, phases: &[PhaseName]) -> String {
+    let last = values.last().copied().unwrap_or(0.0);
+    // A step needs its right end, so the last value is drawn once more.
+    let points: Vec<(f32, f32)> =
+        values.iter().chain(std::iter::once(&last)).enumerate().map(|(x, y)| (narrow_index(x), narrow(*y))).collect();
+    let width = u32::try_from(COLUMNS * 2).unwrap_or(u32::MAX);
+    let right = narrow_index(values.len().max(1));
+    let shape = Shape::Steps(&points);
+    let mut chart = Chart::new_with_y_range(width, ROWS * 4, 0.0, right, 0.0, narrow(top.max(1.0)));
+    let chart = chart.lineplot(&shape);
+    chart.figures();
+    let mut text = format!("{title} (scale 0 to {:.0})\n", top.max(1.0));
+    for line in chart.frame().lines() {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text.push_str(&ruler(phases));
+    text.push('\n');
+    text
+}
+
+/// The phases' names, each under its first window.
+fn ruler(phases: &[PhaseName]) -> String {
+    let mut line = vec![' '; COLUMNS];
+    let mut before = None;
+    for (index, phase) in phases.iter().enumerate() {
+        if before.replace(*phase) == Some(*phase) {
+            continue;
+        }
+        let at = index * COLUMNS / phases.len();
+        for (cell, c) in line.iter_mut().skip(at).zip(format!("|{}", phase.as_str()).chars()) {
+            *cell = c;
+        }
+    }
+    line.into_iter().collect::<String>().trim_end().to_owned()
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "drawn on a grid of a few hundred dots")]
+const fn narrow(value: f64) -> f32 {
+    value as f32
+}
+
+#[expect(clippy::cast_precision_loss, reason = "drawn on a grid of a few hundred dots")]
+const fn narrow_index(value: usize) -> f32 {
+    value as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_has_a_title_a_plot_and_the_phases_below() {
+        let phases = [PhaseName::Baseline, PhaseName::Fault, PhaseName::Fault, PhaseName::Recovery];
+        let text = series("downstream QPS", &[100.0, 400.0, 400.0, 100.0], 400.0, &phases);
+        assert!(text.starts_with("downstream QPS (scale 0 to 400)\n"), "{text}");
+        let ruler = text.lines().last().map(str::to_owned);
+        assert_eq!(ruler.as_deref(), Some("|baseline         |fault                              |recovery"));
+    }
+
+    #[test]
+    fn an_empty_or_flat_series_is_drawn_too() {
+        assert!(series("retry ratio %", &[], 0.0, &[]).contains("retry ratio"));
+        assert!(series("retry ratio %", &[0.0, 0.0], 100.0, &[PhaseName::All; 2]).contains("|all"));
+    }
+}

@@ -1,0 +1,180 @@
+//! One observation from attach to detach: the probe, and the windows that its counts and events fall into.
+//!
+//! A window is closed in two steps. First the kernel is told to count under the next epoch; a moment later,
+//! when no CPU can still be adding to the old one, its counts are read. So a window's counts are complete
+//! when they are read, and each request is in exactly one window.
+
+use stormdrill_core::edge::EdgeSpec;
+use stormdrill_core::event::ProbeEvent;
+use stormdrill_core::result::DataQuality;
+use std::collections::BTreeMap;
+
+use stormdrill_core::track::ledger::Ledger;
+use stormdrill_core::track::{TrackConfig, Tracker};
+use stormdrill_core::window::{EdgeCounts, KernelWindow, PhaseName, Window};
+
+use crate::clock;
+use crate::probe::{Probe, ProbeError, Snapshot};
+
+/// How long after an epoch ended its counts are read: far longer than any hook runs.
+const SETTLE_NS: u64 = 20_000_000;
+
+/// A window that the kernel no longer counts under.
+#[derive(Debug, Clone, Copy)]
+struct Closing {
+    epoch: u32,
+    /// `None`: what was counted outside of any window.
+    phase: Option<PhaseName>,
+    start_ns: u64,
+    end_ns: u64,
+}
+
+/// A running observation.
+#[derive(Debug)]
+pub struct Session {
+    probe: Probe,
+    tracker: Tracker,
+    counts: Ledger<EdgeCounts>,
+    status: Ledger<BTreeMap<u16, u64>>,
+    edges: usize,
+    epoch: u32,
+    open: Option<(PhaseName, u64)>,
+    closing: Vec<Closing>,
+    lost_before: u64,
+}
+
+impl Session {
+    /// Takes over an attached probe. Nothing is counted into a window until one is opened.
+    #[must_use]
+    pub fn new(probe: Probe, edges: &[EdgeSpec], config: TrackConfig) -> Self {
+        Self {
+            probe,
+            tracker: Tracker::new(edges, config),
+            counts: Ledger::new(),
+            status: Ledger::new(),
+            edges: edges.len(),
+            epoch: 0,
+            open: None,
+            closing: Vec::new(),
+            lost_before: 0,
+        }
+    }
+
+    /// Closes the open window, if there is one, and counts under a new one from now on; gives its first instant.
+    ///
+    /// # Errors
+    /// When the kernel's epoch cannot be set or the closing window's counts cannot be read.
+    pub fn open_window(&mut self, phase: PhaseName) -> Result<u64, ProbeError> {
+        let at_ns = self.advance()?;
+        self.open = Some((phase, at_ns));
+        Ok(at_ns)
+    }
+
+    /// Closes the open window and opens none: what happens from now on belongs to no window.
+    ///
+    /// # Errors
+    /// As [`Self::open_window`].
+    pub fn close_window(&mut self) -> Result<u64, ProbeError> {
+        let at_ns = self.advance()?;
+        self.open = None;
+        Ok(at_ns)
+    }
+
+    fn advance(&mut self) -> Result<u64, ProbeError> {
+        let at_ns = self.probe.set_epoch(self.epoch.wrapping_add(1))?;
+        // What was counted outside of any window is closed too: its slot will be used again.
+        let (phase, start_ns) = self.open.map_or((None, at_ns), |(phase, start_ns)| (Some(phase), start_ns));
+        self.closing.push(Closing { epoch: self.epoch, phase, start_ns, end_ns: at_ns });
+        self.epoch = self.epoch.wrapping_add(1);
+        Ok(at_ns)
+    }
+
+    /// Takes in what the kernel has to tell. Call it every few milliseconds.
+    ///
+    /// # Errors
+    /// When the ring buffer or the counters cannot be read.
+    pub fn poll(&mut self) -> Result<(), ProbeError> {
+        let tracker = &mut self.tracker;
+        self.probe.drain(|event: ProbeEvent| tracker.on_event(event))?;
+        let now_ns = clock::monotonic_ns();
+        while self.closing.first().is_some_and(|c| now_ns.saturating_sub(c.end_ns) >= SETTLE_NS) {
+            let closing = self.closing.remove(0);
+            self.settle(closing)?;
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, closing: Closing) -> Result<(), ProbeError> {
+        let snapshot = self.probe.snapshot()?;
+        let lost = snapshot.health.events_lost;
+        let counts = self.counts.close(closing.epoch, snapshot.slot(closing.epoch));
+        let status = self.status.close(closing.epoch, snapshot.slot_status(closing.epoch));
+        if let Some(phase) = closing.phase {
+            self.tracker.close_window(KernelWindow {
+                epoch: closing.epoch,
+                phase,
+                start_ns: closing.start_ns,
+                end_ns: closing.end_ns,
+                counts,
+                status,
+                events_lost: lost.saturating_sub(self.lost_before),
+            });
+        }
+        self.lost_before = lost;
+        Ok(())
+    }
+
+    /// Windows that nothing can be added to any more, in order of time, each given once.
+    pub fn finalised(&mut self) -> Vec<Window> {
+        self.tracker.finalised(clock::monotonic_ns())
+    }
+
+    /// Every closed window is final: there is nothing left to wait for.
+    #[must_use]
+    pub fn settled(&self) -> bool {
+        self.open.is_none() && self.closing.is_empty() && self.tracker.is_idle()
+    }
+
+    /// Ends the observation: settles what is closing and finalises every window, whatever is still pending.
+    ///
+    /// # Errors
+    /// When the kernel's counts cannot be read a last time.
+    pub fn finish(mut self) -> Result<(Vec<Window>, DataQuality), ProbeError> {
+        let tracker = &mut self.tracker;
+        self.probe.drain(|event: ProbeEvent| tracker.on_event(event))?;
+        for closing in std::mem::take(&mut self.closing) {
+            self.settle(closing)?;
+        }
+        let windows = self.tracker.flush(clock::monotonic_ns());
+        let quality = self.quality()?;
+        Ok((windows, quality))
+    }
+
+    /// What was missed so far.
+    ///
+    /// # Errors
+    /// When the kernel's health counters cannot be read.
+    pub fn quality(&mut self) -> Result<DataQuality, ProbeError> {
+        let health = self.probe.snapshot()?.health;
+        Ok(DataQuality {
+            events_lost: health.events_lost,
+            sampling: 1.0,
+            unknown_role_connections: health.unknown_role_connections,
+            unparsed_connections: health.unparsed_connections,
+        })
+    }
+
+    /// The kernel's counters as they stand.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn snapshot(&mut self) -> Result<Snapshot, ProbeError> {
+        self.probe.snapshot()
+    }
+
+    /// How many edges are observed.
+    #[must_use]
+    pub const fn edges(&self) -> usize {
+        self.edges
+    }
+}

@@ -1,0 +1,109 @@
+//! What the probe tells user space about single requests, decoded from the ring buffer.
+//!
+//! Counts never come from here: the kernel counts exactly on its own (see [`crate::window::EdgeCounts`]).
+//! Events carry what a count cannot: identity, status, latency, and so the retries.
+
+use std::net::SocketAddr;
+
+use crate::edge::{EdgeId, Role};
+
+/// A connection's identity: the kernel's socket cookie, unique while the host is up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(pub u64);
+
+/// Number of the window that the kernel was told to count under when the event happened.
+pub type Epoch = u32;
+
+/// One thing that happened on one connection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProbeEvent {
+    /// Nanoseconds of the kernel's monotonic clock.
+    pub at_ns: u64,
+    /// Counting epoch, in step with the kernel's counters.
+    pub epoch: Epoch,
+    /// The connection.
+    pub conn: ConnId,
+    /// The edge it belongs to.
+    pub edge: EdgeId,
+    /// Which end it is; `None` when that is unknown.
+    pub role: Option<Role>,
+    /// What happened.
+    pub kind: ProbeEventKind,
+}
+
+/// The kinds of [`ProbeEvent`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum ProbeEventKind {
+    /// The connection was established, or first seen.
+    Opened {
+        /// This host's address.
+        local: SocketAddr,
+        /// The peer's address.
+        peer: SocketAddr,
+    },
+    /// `connect()` ended without a connection.
+    ConnectFailed {
+        /// The peer's address.
+        peer: SocketAddr,
+        /// Why.
+        reason: ConnectFailure,
+    },
+    /// A request's head, or the next piece of one that spans segments.
+    RequestHead {
+        /// How many requests were on this connection and direction before it.
+        index: u32,
+        /// The piece.
+        piece: HeadPiece,
+    },
+    /// A response's head, or the next piece of one.
+    ResponseHead {
+        /// How many final responses were on this connection before it.
+        index: u32,
+        /// Status code from the first line, 100 to 999; interim 1xx (save 101) never appear.
+        status: u16,
+        /// The piece.
+        piece: HeadPiece,
+    },
+    /// The connection ended.
+    Closed {
+        /// How.
+        how: Close,
+    },
+}
+
+/// A stretch of a head's bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeadPiece {
+    /// Offset of `bytes` from the head's first byte.
+    pub offset: u32,
+    /// The bytes as captured; may include the start of the body in the last piece.
+    pub bytes: Vec<u8>,
+    /// The head ends within this piece (its blank line was seen by the kernel).
+    pub complete: bool,
+    /// The kernel captured fewer bytes than passed.
+    pub truncated: bool,
+}
+
+/// Why a connection could not be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ConnectFailure {
+    /// The peer answered with RST.
+    Refused,
+    /// No answer.
+    TimedOut,
+    /// Anything else (interrupted, unreachable, closed by the caller).
+    Other,
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Close {
+    /// This host closed first.
+    Local,
+    /// The peer closed first.
+    Peer,
+    /// This host reset it.
+    LocalReset,
+    /// The peer reset it.
+    PeerReset,
+}

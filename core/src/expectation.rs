@@ -1,0 +1,108 @@
+//! Expectations: what a playbook demands of a drill, as parsed; see [`grammar`] for how they are written.
+
+use std::time::Duration;
+
+use crate::window::PhaseName;
+
+pub mod metric;
+
+mod words;
+
+mod value;
+
+pub mod grammar;
+
+mod print;
+
+/// One line of `expect:`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expectation {
+    /// The line, as the author wrote it.
+    pub text: String,
+    /// Edge by name; `None` holds for every edge that the metric applies to.
+    pub edge: Option<String>,
+    /// What is measured.
+    pub metric: Metric,
+    /// What is demanded of it.
+    pub demand: Demand,
+}
+
+/// What an expectation measures.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Metric {
+    /// Attempts a second on downstream edges.
+    DownstreamQps,
+    /// Requests a second on ingress edges.
+    IngressQps,
+    /// Attempts per ingress request, over the same in the baseline.
+    Amplification,
+    /// Retries over attempts, or over first attempts.
+    RetryRatio {
+        /// The denominator.
+        of: RetryBase,
+    },
+    /// Share of requests that were answered without failure.
+    SuccessRatio,
+    /// Quantile of the time that failed requests took to fail.
+    FailureLatency {
+        /// Quantile, 0 to 1 exclusive.
+        quantile: f64,
+    },
+}
+
+/// Denominator of the retry ratio; 20% of all is 25% of first attempts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RetryBase {
+    /// Retries over all attempts, as the SRE book counts.
+    #[default]
+    All,
+    /// Retries over first attempts, as Linkerd and Finagle count.
+    First,
+}
+
+/// What is demanded of a metric.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Demand {
+    /// `metric op value [during phase] [in every window]`.
+    Limit {
+        /// Comparison.
+        op: Op,
+        /// The limit, in the metric's unit; a share for relative ones.
+        value: f64,
+        /// `Some` compares with the baseline: the limit is on `value / baseline - 1`.
+        increase: bool,
+        /// The phase judged.
+        phase: PhaseName,
+        /// Each window is judged on its own.
+        every_window: bool,
+    },
+    /// `metric recovers [to value] within N windows|duration`.
+    Recovers {
+        /// Level that counts as recovered; `None`: the baseline's value plus two points.
+        to: Option<f64>,
+        /// The time allowed, from the fault's confirmed removal.
+        within: Within,
+    },
+}
+
+/// How long a recovery may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Within {
+    /// That many windows.
+    Windows(u32),
+    /// That time.
+    Time(Duration),
+}
+
+/// A comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// `<`
+    Less,
+    /// `<=` or `≤`
+    AtMost,
+    /// `>`
+    Greater,
+    /// `>=` or `≥`
+    AtLeast,
+}

@@ -1,0 +1,137 @@
+//! Records for user space. Nothing here wakes the reader: it drains on a timer, since a wake-up costs more than a record.
+
+use aya_ebpf::{
+    bindings::{__sk_buff, BPF_RB_NO_WAKEUP},
+    helpers::{bpf_ktime_get_ns, generated::bpf_skb_load_bytes},
+};
+use stormdrill_wire::{
+    abi::{Addresses, EdgeCounters, EventHeader, HEAD_CAPTURE, REQUEST_CAPTURE, RESPONSE_CAPTURE, health, kind},
+    conn::{Book, Piece},
+};
+
+use crate::{count, maps::EVENTS};
+
+/// A record with data.
+#[repr(C)]
+struct Record<const N: usize> {
+    header: EventHeader,
+    data: [u8; N],
+}
+
+/// A record with addresses.
+#[repr(C)]
+struct AddressRecord {
+    header: EventHeader,
+    addresses: Addresses,
+}
+
+/// What all records of a run have in common.
+#[derive(Clone, Copy)]
+pub struct Sender {
+    pub epoch: u32,
+    pub counters: *mut EdgeCounters,
+}
+
+/// What a record is about.
+#[derive(Clone, Copy)]
+pub struct Subject {
+    pub kind: u8,
+    pub index: u32,
+    pub status: u16,
+    pub flags: u8,
+}
+
+impl Sender {
+    /// Fills in a header where it lies: a copy on the stack would be 40 of its 512 bytes.
+    #[inline(always)]
+    unsafe fn header(&self, to: *mut EventHeader, book: *const Book, subject: Subject, offset: u32, len: u16) {
+        // SAFETY: `to` is a reservation, `book` points into socket storage; the helper reads a clock.
+        unsafe {
+            (*to).at_ns = bpf_ktime_get_ns();
+            (*to).cookie = (*book).cookie;
+            (*to).epoch = self.epoch;
+            (*to).index = subject.index;
+            (*to).offset = offset;
+            (*to).len = len;
+            (*to).status = subject.status;
+            (*to).edge = (*book).edge;
+            (*to).role = (*book).role;
+            (*to).kind = subject.kind;
+            (*to).flags = subject.flags;
+            (*to).reserved = 0;
+        }
+    }
+
+    #[inline(always)]
+    fn lost(&self) {
+        // SAFETY: `counters` points into the counters map.
+        count::add(unsafe { &raw mut (*self.counters).events_lost }, 1);
+        count::health(health::EVENTS_LOST);
+    }
+
+    /// Opened, failed or closed, with both addresses where they are known.
+    #[inline(always)]
+    pub fn connection(&self, book: *const Book, subject: Subject, addresses: &Addresses) {
+        let Some(mut record) = EVENTS.reserve::<AddressRecord>(0) else {
+            self.lost();
+            return;
+        };
+        let at = record.as_mut_ptr();
+        // SAFETY: the reservation has room for both.
+        unsafe {
+            self.header(&raw mut (*at).header, book, subject, 0, size_of::<Addresses>() as u16);
+            (&raw mut (*at).addresses).write(*addresses);
+        }
+        record.submit(BPF_RB_NO_WAKEUP as u64);
+    }
+
+    /// A piece of a head with up to `body` bytes of what follows it, as far as the capture limits allow.
+    #[inline(always)]
+    pub fn head(&self, skb: *mut __sk_buff, payload: u32, book: *const Book, subject: Subject, piece: Piece, body: u32) {
+        let limit = if subject.kind == kind::REQUEST { REQUEST_CAPTURE } else { RESPONSE_CAPTURE };
+        let room = HEAD_CAPTURE.saturating_sub(piece.offset);
+        let whole = piece.to - piece.from + body;
+        let mut len = if whole > limit { limit } else { whole };
+        if len > room {
+            len = room;
+        }
+        let complete = subject.flags & EventHeader::COMPLETE != 0;
+        if len == 0 && !complete {
+            return;
+        }
+        let mut subject = subject;
+        if len < piece.to - piece.from {
+            subject.flags |= EventHeader::TRUNCATED;
+        }
+        let from = payload + piece.from;
+        let sent = if len <= 128 {
+            self.send::<128>(skb, from, len, book, subject, piece.offset)
+        } else if len <= 256 {
+            self.send::<256>(skb, from, len, book, subject, piece.offset)
+        } else {
+            self.send::<512>(skb, from, len, book, subject, piece.offset)
+        };
+        if !sent {
+            self.lost();
+        }
+    }
+
+    /// Sizes of reservations are constants to the verifier, hence the classes.
+    #[inline(always)]
+    fn send<const N: usize>(&self, skb: *mut __sk_buff, from: u32, len: u32, book: *const Book, subject: Subject, offset: u32) -> bool {
+        let Some(mut record) = EVENTS.reserve::<Record<N>>(0) else {
+            return false;
+        };
+        let at = record.as_mut_ptr();
+        // SAFETY: the reservation has room for the header and N bytes; `len` is checked against N.
+        unsafe {
+            self.header(&raw mut (*at).header, book, subject, offset, len as u16);
+            if len > 0 && len <= N as u32 && bpf_skb_load_bytes(skb.cast(), from, (&raw mut (*at).data).cast(), len) != 0 {
+                (*at).header.len = 0;
+                (*at).header.flags |= EventHeader::TRUNCATED;
+            }
+        }
+        record.submit(BPF_RB_NO_WAKEUP as u64);
+        true
+    }
+}

@@ -1,0 +1,100 @@
+//! Connections that were open before the probe: no `sock_ops` call tells of them.
+//!
+//! Their role comes from user space, which lists the host's sockets; one that is not in the list stays unknown and is
+//! counted, never guessed. Their end and their retransmissions are read off the packets.
+
+use aya_ebpf::{
+    bindings::{__sk_buff, bpf_sock},
+    helpers::generated::bpf_get_socket_cookie,
+};
+use stormdrill_wire::{
+    abi::{Addresses, MAX_NAMED_EDGES, Settings, close, health, kind, role},
+    conn::Book,
+    flow::Flow,
+    http1::Machine,
+};
+
+use crate::{
+    classify, conns, count,
+    events::{Sender, Subject},
+    maps::FOUND,
+    packet::{self, Segment},
+};
+
+const LISTEN: u32 = 10;
+
+/// Gives state to a connection that has none. False while its role may still become known, and for a listener.
+#[inline(always)]
+pub fn adopt(skb: *mut __sk_buff, sk: *mut bpf_sock, segment: &Segment, incoming: bool, epoch: u32, flags: u32) -> bool {
+    // SAFETY: a full socket; the helper takes the context; map pointers are checked before use.
+    unsafe {
+        if (*sk).state == LISTEN {
+            // Data that arrives with the end of a handshake passes here with the listener, and not again with the child.
+            if segment.len > 0 {
+                count::health(health::HANDSHAKE_DATA_LOST);
+            }
+            return false;
+        }
+        let cookie = bpf_get_socket_cookie(skb.cast());
+        let known = FOUND.get_ptr(cookie);
+        if known.is_none() && flags & Settings::LISTED == 0 {
+            return false;
+        }
+        let role = if let Some(role) = known { *role as u8 } else { role::UNKNOWN };
+        let addresses = packet::addresses(skb, segment, incoming);
+        let conn = conns::get_or_create(sk);
+        if conn.is_null() {
+            count::health(health::STORAGE_FAILED);
+            return false;
+        }
+        (*conn).requests = Flow { begun: 0, ..Flow::new(Machine::requests().joined_late(), 0) };
+        (*conn).responses = Flow { begun: 0, ..Flow::new(Machine::responses().joined_late(), 0) };
+        (*conn).book = Book::new(role);
+        (*conn).book.cookie = cookie;
+        (*conn).book.life = Book::FOUND_OPEN;
+        if role == role::UNKNOWN {
+            (*conn).book.life = Book::FOUND_OPEN | Book::ROLE_GIVEN_UP;
+            if classify::may_be_named(&addresses) {
+                count::health(health::UNKNOWN_ROLE);
+            }
+            return true;
+        }
+        let _ = FOUND.remove(cookie);
+        let edge = classify::edge(role, &addresses);
+        (*conn).book.edge = edge;
+        if count::wants_events(flags)
+            && (edge as usize) < MAX_NAMED_EDGES
+            && let Some(counters) = count::of_edge(epoch, edge)
+        {
+            let subject = Subject { kind: kind::OPENED, index: 0, status: 0, flags: 0 };
+            Sender { epoch, counters }.connection(&raw const (*conn).book, subject, &addresses);
+        }
+        true
+    }
+}
+
+/// Books the end of a connection that `sock_ops` does not tell of: the first FIN or RST of either side.
+#[inline(always)]
+pub unsafe fn closed(book: *mut Book, sender: &Sender, events: bool) {
+    // SAFETY: the caller's pointer is into socket storage; `counters` into the counters map.
+    unsafe {
+        if (*book).life & Book::CLOSE_SENT != 0 {
+            return;
+        }
+        (*book).life |= Book::CLOSE_SENT;
+        let how = if (*book).seen_in & Book::RST != 0 {
+            close::PEER_RESET
+        } else if (*book).seen_out & Book::RST != 0 {
+            close::LOCAL_RESET
+        } else if (*book).seen_in & Book::FIN != 0 {
+            close::PEER
+        } else {
+            close::LOCAL
+        };
+        count::add(&raw mut (*sender.counters).connections_closed, 1);
+        if events {
+            let subject = Subject { kind: kind::CLOSED, index: 0, status: how, flags: 0 };
+            sender.connection(book, subject, &Addresses::NONE);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The life of connections as `sock_ops` tells it: roles, failed connects, retransmissions, ends.
+
+use aya_ebpf::{
+    bindings::{bpf_sock, bpf_sock_ops},
+    helpers::{bpf_sock_ops_cb_flags_set, bpf_tcp_sock, generated::bpf_get_socket_cookie},
+};
+use stormdrill_wire::{
+    abi::{Addresses, EdgeCounters, MAX_NAMED_EDGES, close, failure, health, kind, role},
+    conn::{Book, Conn},
+};
+
+use crate::{
+    classify, conns, count,
+    events::{Sender, Subject},
+};
+
+const CONNECT: u32 = 3;
+const ACTIVE_ESTABLISHED: u32 = 4;
+const PASSIVE_ESTABLISHED: u32 = 5;
+const RETRANSMIT: u32 = 9;
+const STATE: u32 = 10;
+
+/// `BPF_SOCK_OPS_RETRANS_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG`
+const CALLBACK_FLAGS: i32 = 2 | 4;
+
+const SYN_SENT: u32 = 2;
+const FIN_WAIT1: u32 = 4;
+const CLOSE: u32 = 7;
+const CLOSE_WAIT: u32 = 8;
+
+/// One call of a TCP socket.
+#[inline(always)]
+pub fn hear(ops: *mut bpf_sock_ops) {
+    // SAFETY: a valid context; the socket is null-checked.
+    unsafe {
+        let op = (*ops).op;
+        let sk = (*ops).__bindgen_anon_2.sk;
+        if sk.is_null() {
+            return;
+        }
+        match op {
+            CONNECT => begin(ops, sk, role::DOWNSTREAM),
+            ACTIVE_ESTABLISHED => established(ops, sk, role::DOWNSTREAM),
+            PASSIVE_ESTABLISHED => established(ops, sk, role::INGRESS),
+            RETRANSMIT => retransmitted(ops, sk),
+            STATE => changed(ops, sk),
+            _ => {}
+        }
+    }
+}
+
+/// Makes the state of a new connection.
+#[inline(always)]
+unsafe fn begin(ops: *mut bpf_sock_ops, sk: *mut bpf_sock, role: u8) {
+    let conn = conns::get_or_create(sk);
+    if conn.is_null() {
+        count::health(health::STORAGE_FAILED);
+        return;
+    }
+    // SAFETY: `conn` is non-null; the others are the caller's.
+    unsafe {
+        let addresses = addresses(ops);
+        *conn = Conn::fresh(role, 0, 0);
+        (*conn).requests.begun = 0;
+        (*conn).responses.begun = 0;
+        (*conn).book.cookie = bpf_get_socket_cookie(ops.cast());
+        (*conn).book.edge = classify::edge(role, &addresses);
+        if bpf_sock_ops_cb_flags_set(ops, CALLBACK_FLAGS) == 0 {
+            (*conn).book.life = Book::CALLBACKS;
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn established(ops: *mut bpf_sock_ops, sk: *mut bpf_sock, role: u8) {
+    // SAFETY: as the caller's.
+    unsafe {
+        if role == role::INGRESS || conns::get(sk).is_null() {
+            begin(ops, sk, role);
+        }
+        let conn = conns::get(sk);
+        if conn.is_null() {
+            return;
+        }
+        // Where the streams begin: a first segment that overtakes another must not be taken for the beginning.
+        let (incoming, outgoing) = if role == role::INGRESS {
+            (&raw mut (*conn).requests, &raw mut (*conn).responses)
+        } else {
+            (&raw mut (*conn).responses, &raw mut (*conn).requests)
+        };
+        if (*incoming).begun == 0 {
+            (*incoming).begun = 1;
+            (*incoming).next = (*ops).rcv_nxt;
+        }
+        // Data may have been sent with the SYN already.
+        if (*outgoing).begun == 0 {
+            (*outgoing).begun = 1;
+            (*outgoing).next = (*ops).snd_nxt;
+        }
+        let book = &raw mut (*conn).book;
+        (*book).life |= Book::ESTABLISHED;
+        let Some((sender, events)) = sender(book) else {
+            return;
+        };
+        count::add(&raw mut (*sender.counters).connections_opened, 1);
+        if events {
+            let subject = Subject { kind: kind::OPENED, index: 0, status: 0, flags: 0 };
+            sender.connection(book, subject, &addresses(ops));
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn retransmitted(ops: *mut bpf_sock_ops, sk: *mut bpf_sock) {
+    // SAFETY: as the caller's.
+    unsafe {
+        let (segments, error) = ((*ops).__bindgen_anon_1.args[1], (*ops).__bindgen_anon_1.args[2]);
+        let conn = conns::get(sk);
+        if conn.is_null() || error != 0 {
+            return;
+        }
+        if let Some((sender, _)) = sender(&raw mut (*conn).book) {
+            count::add(&raw mut (*sender.counters).retransmits, segments as u64);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn changed(ops: *mut bpf_sock_ops, sk: *mut bpf_sock) {
+    // SAFETY: as the caller's.
+    unsafe {
+        let (old, new) = ((*ops).__bindgen_anon_1.args[0], (*ops).__bindgen_anon_1.args[1]);
+        if new != CLOSE && new != FIN_WAIT1 && new != CLOSE_WAIT {
+            return;
+        }
+        let conn = conns::get(sk);
+        if conn.is_null() {
+            return;
+        }
+        let book = &raw mut (*conn).book;
+        let Some((sender, events)) = sender(book) else {
+            return;
+        };
+        if new == CLOSE && (*book).life & Book::ESTABLISHED == 0 {
+            if old == SYN_SENT {
+                connect_failed(ops, sk, book, &sender, events);
+            }
+            return;
+        }
+        if new == FIN_WAIT1 {
+            (*book).life |= Book::LOCAL_FIRST;
+        } else if new == CLOSE_WAIT {
+            (*book).life |= Book::PEER_FIRST;
+        }
+        // What the requester does is an outcome at once: after its own end no answer counts. A server that closes may
+        // still have its answer in the send queue, so its end counts when the connection is gone.
+        let final_word = new == CLOSE || new == CLOSE_WAIT || (*book).role == role::DOWNSTREAM;
+        if final_word && (*book).life & Book::CLOSE_SENT == 0 {
+            (*book).life |= Book::CLOSE_SENT;
+            if events {
+                let subject = Subject { kind: kind::CLOSED, index: 0, status: how(book), flags: 0 };
+                sender.connection(book, subject, &Addresses::NONE);
+            }
+        }
+        if new == CLOSE {
+            count::add(&raw mut (*sender.counters).connections_closed, 1);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn how(book: *const Book) -> u16 {
+    // SAFETY: the caller's pointer is into socket storage.
+    unsafe {
+        let first = (*book).life & (Book::LOCAL_FIRST | Book::PEER_FIRST);
+        if first & Book::LOCAL_FIRST != 0 {
+            close::LOCAL
+        } else if first & Book::PEER_FIRST != 0 {
+            close::PEER
+        } else if (*book).seen_in & Book::RST != 0 {
+            close::PEER_RESET
+        } else {
+            close::LOCAL_RESET
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn connect_failed(ops: *mut bpf_sock_ops, sk: *mut bpf_sock, book: *mut Book, sender: &Sender, events: bool) {
+    // SAFETY: as the caller's.
+    unsafe {
+        count::add(&raw mut (*sender.counters).connect_failures, 1);
+        if !events {
+            return;
+        }
+        let status = if (*book).seen_in & Book::RST != 0 {
+            failure::REFUSED
+        } else {
+            let tcp = bpf_tcp_sock(sk);
+            if !tcp.is_null() && (*tcp).icsk_retransmits > 0 { failure::TIMED_OUT } else { failure::OTHER }
+        };
+        let subject = Subject { kind: kind::CONNECT_FAILED, index: 0, status, flags: 0 };
+        sender.connection(book, subject, &addresses(ops));
+    }
+}
+
+#[inline(always)]
+unsafe fn sender(book: *mut Book) -> Option<(Sender, bool)> {
+    let (epoch, flags) = count::settings()?;
+    // SAFETY: the caller's pointer is into socket storage.
+    let edge = unsafe { (*book).edge };
+    let counters: *mut EdgeCounters = count::of_edge(epoch, edge)?;
+    Some((Sender { epoch, counters }, count::wants_events(flags) && (edge as usize) < MAX_NAMED_EDGES))
+}
+
+/// Both ends; IPv4 as IPv4-mapped.
+#[inline(always)]
+unsafe fn addresses(ops: *mut bpf_sock_ops) -> Addresses {
+    const AF_INET: u32 = 2;
+    // SAFETY: a valid context. Every word is read on its own: the kernel rewrites each access by its field.
+    unsafe {
+        let mut addresses = Addresses::NONE;
+        if (*ops).family == AF_INET {
+            addresses.local = [0, 0, 0xffff_u32.to_be(), (*ops).local_ip4];
+            addresses.remote = [0, 0, 0xffff_u32.to_be(), (*ops).remote_ip4];
+        } else {
+            addresses.local =
+                [(*ops).local_ip6[0], (*ops).local_ip6[1], (*ops).local_ip6[2], (*ops).local_ip6[3]];
+            addresses.remote =
+                [(*ops).remote_ip6[0], (*ops).remote_ip6[1], (*ops).remote_ip6[2], (*ops).remote_ip6[3]];
+        }
+        addresses.local_port = (*ops).local_port as u16;
+        addresses.remote_port = u32::from_be((*ops).remote_port) as u16;
+        addresses
+    }
+}

@@ -1,0 +1,47 @@
+//! The maps of the probe.
+
+use aya_ebpf::{
+    btf_maps::SkStorage,
+    macros::{btf_map, map},
+    maps::{Array, HashMap, PerCpuArray, ProgramArray, RingBuf},
+};
+use stormdrill_wire::{
+    abi::{EDGE_SLOTS, EPOCH_SLOTS, EdgeCounters, Rules, Settings, health},
+    conn::Conn,
+};
+
+/// One element; user space writes the epoch, the programs read it once a run.
+#[map]
+pub static SETTINGS: Array<Settings> = Array::with_max_entries(1, 0);
+
+/// One element: how sockets are matched to edges.
+#[map]
+pub static RULES: Array<Rules> = Array::with_max_entries(1, 0);
+
+/// By `slot * EDGE_SLOTS + edge`.
+#[map]
+pub static COUNTERS: PerCpuArray<EdgeCounters> = PerCpuArray::with_max_entries(EPOCH_SLOTS * EDGE_SLOTS, 0);
+
+/// By the constants of `abi::health`.
+#[map]
+pub static HEALTH: PerCpuArray<u64> = PerCpuArray::with_max_entries(health::COUNT, 0);
+
+/// State of each connection. Freed with its socket, so it needs no clean-up and never runs full.
+#[btf_map]
+pub static CONNS: SkStorage<Conn> = SkStorage::new();
+
+/// Roles of connections that were open before the start, by socket cookie. Not preallocated: most hosts have few.
+#[map]
+pub static FOUND: HashMap<u64, u32> = HashMap::with_max_entries(1 << 20, 1);
+
+/// Heads and connection events for user space. The size is a setting.
+#[map]
+pub static EVENTS: RingBuf = RingBuf::with_byte_size(8 << 20, 0);
+
+/// The ingress hook itself, for segments that need more than one run, and the adoption of a connection without state.
+#[map]
+pub static INGRESS_PROGRAMS: ProgramArray = ProgramArray::with_max_entries(2, 0);
+
+/// The same for the egress hook. Two arrays, since one may hold programs of one attach type only.
+#[map]
+pub static EGRESS_PROGRAMS: ProgramArray = ProgramArray::with_max_entries(2, 0);
