@@ -7,25 +7,17 @@ mod lab;
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lab::{Client, Nginx, Peer, dump, edge, has_no_journal, in_namespace, is_plausible, run, spec};
-use nix::sys::socket::{setsockopt, sockopt};
+use lab::{Client, Nginx, Peer, apply, arriving, dump, edge, has_no_journal, hold, in_namespace, is_plausible, kill, run, spec};
 use stormdrill::fault::capability::{self, Capability};
 use stormdrill::fault::clean::{self, Force, clean};
-use stormdrill::fault::plane::{Applied, FaultError, Plane};
+use stormdrill::fault::plane::{FaultError, Plane};
 use stormdrill_core::edge::{EdgeSpec, Role};
 use stormdrill_core::fault::{Backend, Direction, Distribution, FaultKind};
 
 fn http_status(share: f64) -> FaultKind {
     FaultKind::HttpStatus { status: 503, share }
-}
-
-fn apply(state_dir: &std::path::Path, kind: FaultKind, direction: Direction, edge: EdgeSpec) -> Applied {
-    let mut prepared = Plane::new(state_dir).prepare_blocking(&[(spec(kind, direction), edge)]).unwrap();
-    assert_eq!(prepared.len(), 1);
-    prepared.remove(0).apply_blocking().unwrap()
 }
 
 #[test]
@@ -135,28 +127,6 @@ fn an_ingress_edge_spoils_what_this_host_answers() {
         assert_eq!(fault.counts().unwrap()[0].hit, 200);
         assert!(fault.remove_blocking().error.is_none());
     });
-}
-
-/// Sends packets to the peer and gives how many arrived.
-fn arriving(peer: &Peer, packets: u32, port: u16, target: &'static str) -> u64 {
-    let receiver = peer.run(move || {
-        let socket = UdpSocket::bind((target, port)).unwrap();
-        setsockopt(&socket, sockopt::RcvBufForce, &(32 << 20)).unwrap();
-        socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-        socket
-    });
-    let local = if target.contains(':') { "[::]:0" } else { "0.0.0.0:0" };
-    let sender = UdpSocket::bind(local).unwrap();
-    for _ in 0..packets {
-        sender.send_to(b"packet", (target, port)).unwrap();
-    }
-    peer.run(move || {
-        let mut arrived = 0;
-        while receiver.recv(&mut [0; 16]).is_ok() {
-            arrived += 1;
-        }
-        arrived
-    })
 }
 
 #[test]
@@ -269,12 +239,7 @@ fn a_killed_agents_fault_is_cleaned_up_and_a_living_ones_is_not() {
         let _nginx = Nginx::start(&["127.0.0.1:8081"]);
         let before = dump();
         let mut client = Client::connect("127.0.0.1:8081");
-        let mut holder = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "holder"])
-            .env("STORMDRILL_TEST_HOLD", state.path())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        let holder = hold(state.path());
         lab::wait_until("the fault holds", || client.get("/").0 == 503);
 
         let report = clean(state.path(), Force::No).unwrap();
@@ -282,8 +247,7 @@ fn a_killed_agents_fault_is_cleaned_up_and_a_living_ones_is_not() {
         assert_eq!(client.get("/").0, 503);
         assert!(clean::leftovers().unwrap().is_empty());
 
-        holder.kill().unwrap();
-        holder.wait().unwrap();
+        kill(holder);
         assert_eq!(clean::leftovers().unwrap().len(), 1);
         let report = clean(state.path(), Force::No).unwrap();
         assert!(report.is_clean(), "{:?}", report.problems);
@@ -302,15 +266,9 @@ fn leftovers_are_found_by_name_when_the_journal_is_lost() {
     in_namespace(|| {
         let state = tempfile::tempdir().unwrap();
         let before = dump();
-        let mut holder = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "holder"])
-            .env("STORMDRILL_TEST_HOLD", state.path())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        let holder = hold(state.path());
         lab::wait_until("the fault is in", || dump().contains("stormdrill:sd"));
-        holder.kill().unwrap();
-        holder.wait().unwrap();
+        kill(holder);
         let elsewhere = tempfile::tempdir().unwrap();
         let report = clean(elsewhere.path(), Force::No).unwrap();
         assert!(report.is_clean() && report.removed.len() == 1, "{report:?}");

@@ -4,12 +4,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::{setsockopt, sockopt};
+use stormdrill::fault::plane::{Applied, Plane};
 use stormdrill::netns;
 use stormdrill_core::edge::{Cidr, EdgeSpec, PortRange, Role};
 use stormdrill_core::fault::{Direction, FaultKind, FaultSpec};
@@ -232,4 +234,77 @@ pub(crate) fn set_checksum_offload(device: &str, is_on: bool) {
     // SAFETY: the request has the layout and size of `struct ifreq`, and the value that it points to outlives the call.
     let result = unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&socket), SIOCETHTOOL, &raw mut request) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// A minimal HTTP server, for guests without nginx: every request gets 200 and a short body.
+pub(crate) fn serve_http(address: &str) {
+    let listener = TcpListener::bind(address).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || -> std::io::Result<()> {
+                let stream = stream?;
+                stream.set_nodelay(true)?;
+                let mut reader = BufReader::new(stream);
+                let mut line = String::new();
+                while reader.read_line(&mut line)? > 0 {
+                    if line == "\r\n" {
+                        reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n")?;
+                    }
+                    line.clear();
+                }
+                Ok(())
+            });
+        }
+    });
+}
+
+/// Sends packets to the peer and gives how many arrived.
+pub(crate) fn arriving(peer: &Peer, packets: u32, port: u16, target: &'static str) -> u64 {
+    let receiver = peer.run(move || {
+        let socket = UdpSocket::bind((target, port)).unwrap();
+        setsockopt(&socket, sockopt::RcvBufForce, &(32 << 20)).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        socket
+    });
+    let local = if target.contains(':') { "[::]:0" } else { "0.0.0.0:0" };
+    let sender = UdpSocket::bind(local).unwrap();
+    for _ in 0..packets {
+        sender.send_to(b"packet", (target, port)).unwrap();
+    }
+    peer.run(move || {
+        let mut arrived = 0;
+        while receiver.recv(&mut [0; 16]).is_ok() {
+            arrived += 1;
+        }
+        arrived
+    })
+}
+
+/// The fastest of some pings, milliseconds.
+pub(crate) fn ping(target: &str) -> f64 {
+    let text = run("ping", &["-c", "5", "-i", "0.2", "-W", "5", target]);
+    let times = text.lines().filter_map(|line| line.split_once("time=")?.1.split_whitespace().next()?.parse::<f64>().ok());
+    times.fold(f64::INFINITY, f64::min)
+}
+
+/// A fault's process, which is this test program again, running its test `holder`.
+pub(crate) fn hold(state_dir: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "holder"])
+        .env("STORMDRILL_TEST_HOLD", state_dir)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+pub(crate) fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Applies one fault.
+pub(crate) fn apply(state_dir: &Path, kind: FaultKind, direction: Direction, edge: EdgeSpec) -> Applied {
+    let mut prepared = Plane::new(state_dir).prepare_blocking(&[(spec(kind, direction), edge)]).unwrap();
+    assert_eq!(prepared.len(), 1);
+    prepared.remove(0).apply_blocking().unwrap()
 }
