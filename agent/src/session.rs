@@ -4,7 +4,7 @@
 //! when no CPU can still be adding to the old one, its counts are read. So a window's counts are complete
 //! when they are read, and each request is in exactly one window.
 
-use stormdrill_core::edge::EdgeSpec;
+use stormdrill_core::edge::{EdgeId, EdgeSpec};
 use stormdrill_core::event::ProbeEvent;
 use stormdrill_core::result::DataQuality;
 use std::collections::BTreeMap;
@@ -108,7 +108,7 @@ impl Session {
         let snapshot = self.probe.snapshot()?;
         let lost = snapshot.health.events_lost;
         let counts = self.counts.close(closing.epoch, snapshot.slot(closing.epoch));
-        let status = self.status.close(closing.epoch, snapshot.slot_status(closing.epoch));
+        let status = self.status.close(closing.epoch, &status_of(&snapshot, closing.epoch));
         if let Some(phase) = closing.phase {
             self.tracker.close_window(KernelWindow {
                 epoch: closing.epoch,
@@ -132,7 +132,7 @@ impl Session {
     /// Every closed window is final: there is nothing left to wait for.
     #[must_use]
     pub fn settled(&self) -> bool {
-        self.open.is_none() && self.closing.is_empty() && self.tracker.is_settled()
+        self.open.is_none() && self.closing.is_empty() && self.tracker.is_idle()
     }
 
     /// Ends the observation: settles what is closing and finalises every window, whatever is still pending.
@@ -177,4 +177,9 @@ impl Session {
     pub const fn edges(&self) -> usize {
         self.edges
     }
+}
+
+/// Responses by code of each edge, in the slot of an epoch.
+fn status_of(snapshot: &Snapshot, epoch: u32) -> Vec<BTreeMap<u16, u64>> {
+    (0..=u8::MAX).map_while(|edge| snapshot.status(epoch, EdgeId(edge)).cloned()).collect()
 }

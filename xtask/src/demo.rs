@@ -105,5 +105,5 @@ fn drill(variant: &Variant, folder: &Path) -> Result<(Option<i32>, String)> {
 }
 
 fn binary(name: &str) -> PathBuf {
-    paths::target().join("release").join(name)
+    paths::target().join(std::env::var("STORMDRILL_DEMO_PROFILE").unwrap_or_else(|_| "release".to_owned())).join(name)
 }

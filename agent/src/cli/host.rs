@@ -45,7 +45,7 @@ pub(super) fn drill_id() -> String {
 
 /// The cgroup directory whose sockets a scope means.
 pub(super) fn scope(scope: &Scope, state_dir: &Path) -> Result<PathBuf, ScopeError> {
-    let root = cgroup::root(state_dir)?;
+    let root = cgroup::find_or_mount(state_dir)?;
     let below = |path: &str| root.join(path.trim_start_matches('/'));
     let path = match scope {
         Scope::Host => return Ok(root),

@@ -93,7 +93,7 @@ async fn carry_out(
 ) -> Result<(Outcome, Option<LoadHealth>), RunError> {
     let prepared = Plane::new(state_dir).prepare(targets(playbook)).await?;
     let cgroup = host::scope(&playbook.scope, state_dir)?;
-    let probe = Probe::attach(&ProbeConfig::new(cgroup, &playbook.edges))?;
+    let probe = Probe::attach(&ProbeConfig { cgroup, edges: &playbook.edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
     let session = Session::new(probe, &playbook.edges, TrackConfig::default());
     let mut abort = signals::reasons().map_err(RunError::Runtime)?;
     let mut progress = progress::Stderr::new(&playbook.edges);
