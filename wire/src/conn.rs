@@ -4,22 +4,18 @@
 //! side, the response side, the ingress hook, the egress hook, or `sock_ops` (which holds the socket).
 
 use crate::abi::role;
-use crate::flow::{Flow, Merge, Place};
-use crate::http1::{Body, Machine, Step};
+use crate::flow::{Flow, IN_HOLE, Merge, Stretch};
+use crate::http1::{Body, Machine, Step, Window};
 
 /// Bytes that are read from a segment at a time.
-pub const CHUNK: usize = 128;
-/// The same in words.
-pub const CHUNK_WORDS: usize = CHUNK / 8;
+pub const CHUNK: usize = 256;
 
 /// State of one connection: the value of the socket storage map.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Conn {
-    /// Requests.
-    pub requests: Flow,
-    /// Responses.
-    pub responses: Flow,
+    /// Requests and responses; see [`side`].
+    pub flows: [Flow; 2],
     /// What belongs to the connection as a whole.
     pub book: Book,
 }
@@ -65,26 +61,33 @@ pub struct Head {
     pub orphan: bool,
 }
 
-/// Which way a message goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
-    /// From client to server.
-    Request,
-    /// From server to client.
-    Response,
-}
-
 impl Conn {
     /// A connection that begins now, with the first sequence numbers of both directions.
     #[must_use]
     pub const fn fresh(role: u8, next_in: u32, next_out: u32) -> Self {
         let (requests, responses) = if role == role::INGRESS { (next_in, next_out) } else { (next_out, next_in) };
         Self {
-            requests: Flow::new(Machine::requests(), requests),
-            responses: Flow::new(Machine::responses(), responses),
+            flows: [Flow::new(Machine::requests(), requests), Flow::new(Machine::responses(), responses)],
             book: Book::new(role),
         }
     }
+
+    /// A connection that was open before. Each direction begins with its next segment.
+    #[must_use]
+    pub const fn found(role: u8) -> Self {
+        Self {
+            flows: [Flow::joined_late(Machine::requests()), Flow::joined_late(Machine::responses())],
+            book: Book::new(role),
+        }
+    }
+}
+
+/// Which way a message goes.
+pub mod side {
+    /// From client to server.
+    pub const REQUEST: usize = 0;
+    /// From server to client.
+    pub const RESPONSE: usize = 1;
 }
 
 impl Book {
@@ -126,20 +129,22 @@ impl Book {
         }
     }
 
-    /// The side that a packet of this connection is on, given its direction.
+    /// The side that a packet of this connection is on, given its direction; see [`side`].
     #[inline(always)]
     #[must_use]
-    pub const fn side(&self, incoming: bool) -> Side {
-        if (self.role == role::INGRESS) == incoming { Side::Request } else { Side::Response }
+    pub const fn side(&self, incoming: bool) -> usize {
+        // By arithmetic, not by comparison: the verifier then sees one way on, not two.
+        ((self.role ^ incoming as u8) & 1) as usize
     }
 
     /// Books the head that the machine of `side` has just completed and tells what follows it. `None` is an interim
     /// response, which counts for nothing.
     #[inline(always)]
-    pub fn complete(&mut self, side: Side, machine: &Machine) -> (Option<Head>, Body) {
-        match side {
-            Side::Request => (Some(self.complete_request(machine)), Body::AsDeclared),
-            Side::Response => self.complete_response(machine.status()),
+    pub fn complete(&mut self, side: usize, machine: &Machine) -> (Option<Head>, Body) {
+        if side == side::REQUEST {
+            (Some(self.complete_request(machine)), Body::AsDeclared)
+        } else {
+            self.complete_response(machine.status())
         }
     }
 
@@ -180,11 +185,15 @@ impl Book {
     }
 }
 
-/// A segment's payload.
-pub trait Payload {
-    /// Copies `len` bytes (1 to [`CHUNK`]) from `offset` to the front of `chunk`; false if that failed. Bytes beyond `len`
-    /// may be anything.
-    fn load(&mut self, offset: u32, chunk: &mut [u64; CHUNK_WORDS], len: u32) -> bool;
+/// A segment's payload, of which a chunk at a time can be looked at.
+///
+/// In the kernel the chunk lies in memory that all runs on a CPU share, since the stack is too small for it and cannot be
+/// indexed before 5.12. A run may be interrupted by another one that takes the chunk; hence `is_intact`.
+pub trait Payload: Window {
+    /// Loads `len` bytes (1 to [`CHUNK`]) from `offset`; false if that failed.
+    fn load(&mut self, offset: u32, len: u32) -> bool;
+    /// The chunk still holds what was loaded last.
+    fn is_intact(&self) -> bool;
 }
 
 /// What a head's bytes in this run are told as.
@@ -200,81 +209,182 @@ pub struct Piece {
 
 /// Told what a run finds.
 pub trait Sink {
-    /// A head is complete. Says what follows it.
-    fn head(&mut self, machine: &Machine, piece: Piece) -> Body;
+    /// A head is complete: books it as [`Book::complete`] does.
+    fn complete(&mut self, machine: &Machine) -> (Option<Head>, Body);
+    /// Tells of the head that was just booked; `declared` is the length of the body that it announces.
+    fn head(&mut self, head: Head, piece: Piece, declared: u64);
     /// The run ends within a head.
     fn part(&mut self, machine: &Machine, piece: Piece);
     /// The stream is not HTTP/1.x.
     fn foreign(&mut self);
 }
 
-/// Reads payload bytes `from` to `to` with the machine, in at most `CHUNKS` steps. Returns how far it came.
-#[inline(always)]
-pub fn run<const CHUNKS: usize>(machine: &mut Machine, from: u32, to: u32, payload: &mut impl Payload, sink: &mut impl Sink) -> u32 {
-    let mut at = from;
-    let mut step_count = 0;
-    while step_count < CHUNKS {
-        step_count += 1;
-        if at >= to {
-            break;
-        }
-        if machine.skips() {
-            at += machine.skip(to - at);
-            continue;
-        }
-        if machine.is_passive() {
-            return to;
-        }
-        let len = if to - at > CHUNK as u32 { CHUNK as u32 } else { to - at };
-        let mut chunk = [0u64; CHUNK_WORDS];
-        if !payload.load(at, &mut chunk, len) {
-            machine.lose();
-            return to;
-        }
-        let mut fed = 0u32;
-        let mut step = Step::More;
-        let mut word = 0;
-        while word < CHUNK_WORDS {
-            let base = word as u32 * 8;
-            if base >= len {
-                break;
-            }
-            let count = if len - base > 8 { 8 } else { len - base };
-            let (taken, now) = machine.feed(chunk[word], count);
-            fed += taken;
-            word += 1;
-            step = now;
-            if now as u8 != Step::More as u8 {
-                break;
-            }
-        }
-        at += fed;
-        match step {
-            Step::HeadEnd => {
-                let body = sink.head(machine, piece(machine, from, at));
-                machine.finish_head(body);
-            }
-            Step::Fail => {
-                if machine.fail() {
-                    sink.foreign();
-                }
-                return to;
-            }
-            Step::More | Step::Skip => {}
-        }
-    }
-    if machine.in_head() && at > from {
-        sink.part(machine, piece(machine, from, at));
-    }
-    at
+/// A reader of the stretch of a flow, step by step.
+///
+/// All that changes from step to step is memory, read and written as volatile: what the kernel's verifier sees before each
+/// step is then the same, and it need not follow each way there was to get to it.
+pub struct Run<'a> {
+    machine: &'a mut Machine,
+    /// Sequence number of the chunk's first byte: everything before it is done with.
+    mark: &'a mut u32,
+    stretch: &'a mut Stretch,
+    /// The machine as it was when the chunk was loaded.
+    saved: &'a mut Machine,
+    /// Sequence number of the payload's first byte.
+    seq: u32,
 }
 
-/// The bytes of the current head that lie between `from` and `at`.
 #[inline(always)]
-fn piece(machine: &Machine, from: u32, at: u32) -> Piece {
-    let run = at - from;
-    let head = machine.head_len();
-    if head <= run { Piece { from: at - head, to: at, offset: 0 } } else { Piece { from, to: at, offset: head - run } }
+fn get<T: Copy>(place: &T) -> T {
+    // SAFETY: a reference is valid for reads.
+    unsafe { core::ptr::read_volatile(place) }
+}
+
+#[inline(always)]
+fn set<T: Copy>(place: &mut T, value: T) {
+    // SAFETY: a reference is valid for writes.
+    unsafe { core::ptr::write_volatile(place, value) }
+}
+
+impl<'a> Run<'a> {
+    /// Goes on with the stretch that [`Flow::place`] has chosen of a segment at `seq`; or begins it, after [`begin`].
+    #[inline(always)]
+    pub fn new(flow: &'a mut Flow, saved: &'a mut Machine, seq: u32) -> Self {
+        let which = get(&flow.stretch.which) as usize & 1;
+        Self {
+            machine: &mut flow.machines[which],
+            mark: &mut flow.marks[which],
+            stretch: &mut flow.stretch,
+            saved,
+            seq,
+        }
+    }
+
+    /// Bytes from the mark to the end.
+    #[inline(always)]
+    fn left(&self) -> u32 {
+        get(&self.stretch.end).wrapping_sub(get(self.mark))
+    }
+
+    /// Bytes that were read in this run.
+    #[inline(always)]
+    fn read(&self) -> u32 {
+        get(self.mark).wrapping_sub(get(&self.stretch.start))
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, by: u32) {
+        let mark = get(self.mark);
+        set(self.mark, mark.wrapping_add(by));
+    }
+
+    /// Reads on by one step. False when there is nothing left to read.
+    #[inline(always)]
+    pub fn step(&mut self, payload: &mut impl Payload, sink: &mut impl Sink) -> bool {
+        let loaded = get(&self.stretch.loaded) as u32;
+        if loaded == 0 {
+            *self.saved = *self.machine;
+            return self.next_chunk(payload);
+        }
+        let cursor = get(&self.stretch.cursor) as u32;
+        if cursor >= loaded {
+            // Cannot be: every chunk that is used up is committed below.
+            return false;
+        }
+        let (taken, step) = self.machine.step(payload, cursor, loaded - cursor);
+        set(&mut self.stretch.cursor, (cursor + taken) as u16);
+        if step as u8 == Step::More as u8 && cursor + taken < loaded {
+            return true;
+        }
+        if !payload.is_intact() {
+            self.go_back();
+            return true;
+        }
+        self.commit();
+        if step as u8 == Step::HeadEnd as u8 {
+            let piece = self.piece();
+            let declared = self.machine.declared_body();
+            let (head, body) = sink.complete(self.machine);
+            self.machine.finish_head(body);
+            if let Some(head) = head {
+                sink.head(head, piece, declared);
+            }
+        } else if step as u8 == Step::Fail as u8 {
+            if self.machine.fail() {
+                sink.foreign();
+            }
+            let rest = self.left();
+            self.advance(rest);
+            return false;
+        }
+        true
+    }
+
+    /// To be called after the last step of a run, whatever made it the last.
+    #[inline(always)]
+    pub fn end(&mut self, payload: &mut impl Payload, sink: &mut impl Sink) {
+        if get(&self.stretch.loaded) != 0 {
+            if payload.is_intact() {
+                self.commit();
+            } else {
+                self.go_back();
+            }
+        }
+        if self.machine.in_head() && self.read() > 0 {
+            sink.part(self.machine, self.piece());
+        }
+    }
+
+    /// The chunk was taken away: to where it was loaded.
+    #[inline(always)]
+    fn go_back(&mut self) {
+        *self.machine = *self.saved;
+        set(&mut self.stretch.loaded, 0);
+    }
+
+    /// Loads what comes next, or passes over it; false at the end.
+    #[inline(always)]
+    fn next_chunk(&mut self, payload: &mut impl Payload) -> bool {
+        let left = self.left();
+        if left == 0 {
+            return false;
+        }
+        if self.machine.skips() {
+            let skipped = self.machine.skip(left);
+            self.advance(skipped);
+            return true;
+        }
+        if self.machine.is_passive() {
+            self.advance(left);
+            return false;
+        }
+        let len = if left > CHUNK as u32 { CHUNK as u32 } else { left };
+        if !payload.load(get(self.mark).wrapping_sub(self.seq), len) {
+            self.machine.lose();
+            self.advance(left);
+            return false;
+        }
+        set(&mut self.stretch.cursor, 0);
+        set(&mut self.stretch.loaded, len as u16);
+        true
+    }
+
+    /// What was read up to the cursor is done with.
+    #[inline(always)]
+    fn commit(&mut self) {
+        let cursor = get(&self.stretch.cursor) as u32;
+        self.advance(cursor);
+        set(&mut self.stretch.loaded, 0);
+    }
+
+    /// The bytes of the current head that were read in this run.
+    #[inline(always)]
+    fn piece(&self) -> Piece {
+        let run = self.read();
+        let to = get(self.mark).wrapping_sub(self.seq);
+        let head = self.machine.head_len();
+        if head <= run { Piece { from: to - head, to, offset: 0 } } else { Piece { from: to - run, to, offset: head - run } }
+    }
 }
 
 /// What is left to do after a run over a segment.
@@ -288,33 +398,27 @@ pub enum Rest {
     HeadAssumed,
 }
 
-/// Reads a segment in its place, and tells how many bytes were read. Offer it again while the answer is [`Rest::Again`].
+/// Begins a run over the stretch that [`Flow::place`] has chosen.
 #[inline(always)]
-pub fn read<const CHUNKS: usize>(
-    flow: &mut Flow,
-    place: Place,
-    len: u32,
-    payload: &mut impl Payload,
-    sink: &mut impl Sink,
-) -> (Rest, u32) {
-    // Written so that `run`, a large body of code in a kernel program, is there only once.
-    let (in_hole, from, to) = match place {
-        Place::Old => return (Rest::None, 0),
-        Place::AtMark(from) => (false, from, len),
-        Place::InHole(from, to) => (true, from, to),
-    };
-    let machine = if in_hole { &mut flow.hole } else { &mut flow.machine };
-    machine.at_segment_start();
-    let at = run::<CHUNKS>(machine, from, to, payload, sink);
-    let read = at - from;
-    if in_hole {
-        if let Merge::HeadAssumed = flow.advance_hole(read) {
-            return (Rest::HeadAssumed, read);
-        }
-    } else {
-        flow.advance(read);
-    }
-    (if at < len { Rest::Again } else { Rest::None }, read)
+pub fn begin(flow: &mut Flow) {
+    let which = get(&flow.stretch.which) as usize & 1;
+    flow.machines[which].at_segment_start();
+    let mark = get(&flow.marks[which]);
+    set(&mut flow.stretch.start, mark);
+    set(&mut flow.stretch.cursor, 0);
+    set(&mut flow.stretch.loaded, 0);
 }
 
-const _: () = assert!(size_of::<Conn>() == 136 && size_of::<Book>() == 40);
+/// Ends a run over a segment of `len` bytes at `seq`. Tells what is left to do, and how many bytes were read.
+#[inline(always)]
+pub fn finish(flow: &mut Flow, seq: u32, len: u32) -> (Rest, u32) {
+    let which = get(&flow.stretch.which) as usize & 1;
+    let end = get(&flow.marks[which]);
+    let read = end.wrapping_sub(get(&flow.stretch.start));
+    if which == IN_HOLE && let Merge::HeadAssumed = flow.merge() {
+        return (Rest::HeadAssumed, read);
+    }
+    (if end == seq.wrapping_add(len) { Rest::None } else { Rest::Again }, read)
+}
+
+const _: () = assert!(size_of::<Conn>() == 184 && size_of::<Book>() == 40);

@@ -7,22 +7,46 @@
 
 use crate::http1::Machine;
 
+/// Index of what lies at the mark.
+pub const AT_MARK: usize = 0;
+/// Index of what lies in the hole.
+pub const IN_HOLE: usize = 1;
+
 /// State of one direction.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flow {
-    /// Reads what lies at the mark.
-    pub machine: Machine,
-    /// Reads what lies in the hole.
-    pub hole: Machine,
-    /// The mark: sequence number after the last byte that passed.
-    pub next: u32,
-    /// First missing byte of the hole.
-    pub hole_start: u32,
-    /// End of the hole; equal to `hole_start` when there is none.
+    /// Read what lies at the mark, and in the hole.
+    pub machines: [Machine; 2],
+    /// Sequence numbers: after the last byte that passed, and of the first byte that the hole still lacks.
+    pub marks: [u32; 2],
+    /// End of the hole; equal to its mark when there is none.
     pub hole_end: u32,
-    /// 1 once `next` is known.
-    pub begun: u32,
+    /// 1 once the mark is known.
+    pub begun: u8,
+    /// Must be zero.
+    pub reserved: [u8; 3],
+    /// The stretch that is being read.
+    pub stretch: Stretch,
+}
+
+/// A stretch of a segment that is being read. It lies in the connection's memory and not in registers for the sake of the
+/// verifier: it forgets what a stored value was, and so need not follow every way to get to it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stretch {
+    /// Sequence number where this run over it started.
+    pub start: u32,
+    /// Sequence number where it ends.
+    pub end: u32,
+    /// Place in the bytes that are loaded.
+    pub cursor: u16,
+    /// How many bytes are loaded from the mark on; 0 if none.
+    pub loaded: u16,
+    /// [`AT_MARK`] or [`IN_HOLE`].
+    pub which: u32,
+    /// For the kernel programs, to store what the verifier shall forget.
+    pub scratch: u64,
 }
 
 /// What to do with a segment.
@@ -30,10 +54,8 @@ pub struct Flow {
 pub enum Place {
     /// All of it passed before.
     Old,
-    /// Read with `machine`, from this offset in the payload.
-    AtMark(u32),
-    /// Read with `hole`, from the first offset to the second.
-    InHole(u32, u32),
+    /// Some of it is to be read; the flow's stretch says what.
+    New,
 }
 
 /// What became of the hole that was just filled.
@@ -49,14 +71,27 @@ impl Flow {
     /// A direction whose first byte will have sequence number `next`.
     #[must_use]
     pub const fn new(machine: Machine, next: u32) -> Self {
-        Self { machine, hole: machine, next, hole_start: 0, hole_end: 0, begun: 1 }
+        Self {
+            machines: [machine, machine],
+            marks: [next, 0],
+            hole_end: 0,
+            stretch: Stretch { start: 0, end: 0, cursor: 0, loaded: 0, which: 0, scratch: 0 },
+            begun: 1,
+            reserved: [0; 3],
+        }
+    }
+
+    /// A direction that was joined in its middle: it begins with the next segment.
+    #[must_use]
+    pub const fn joined_late(machine: Machine) -> Self {
+        Self { begun: 0, ..Self::new(machine.joined_late(), 0) }
     }
 
     /// The hole's length in bytes.
     #[inline(always)]
     #[must_use]
     pub fn hole_len(&self) -> u32 {
-        self.hole_end.wrapping_sub(self.hole_start)
+        self.hole_end.wrapping_sub(self.marks[IN_HOLE])
     }
 
     /// Finds the place of a segment of `len` bytes (1 or more) at `seq`. The second value is true if a gap was met that
@@ -65,87 +100,80 @@ impl Flow {
     pub fn place(&mut self, seq: u32, len: u32) -> (Place, bool) {
         if self.begun == 0 {
             self.begun = 1;
-            self.next = seq;
+            self.marks[AT_MARK] = seq;
         }
-        let ahead = seq.wrapping_sub(self.next) as i32;
-        if ahead == 0 {
-            return (Place::AtMark(0), false);
-        }
+        let end = seq.wrapping_add(len);
+        let ahead = seq.wrapping_sub(self.marks[AT_MARK]) as i32;
+        let mut forgot = false;
         if ahead > 0 {
-            let forgot = self.gap(ahead as u32);
-            self.next = seq;
-            return (Place::AtMark(0), forgot);
+            forgot = self.gap(ahead as u32);
+            self.marks[AT_MARK] = seq;
+        } else if ahead < 0 {
+            if self.hole_len() != 0 && self.in_hole(seq, end) {
+                return (Place::New, false);
+            }
+            if (end.wrapping_sub(self.marks[AT_MARK]) as i32) <= 0 {
+                return (Place::Old, false);
+            }
         }
-        if self.hole_start != self.hole_end
-            && let Some(place) = self.in_hole(seq, len)
-        {
-            return (place, false);
-        }
-        let behind = ahead.unsigned_abs();
-        if behind >= len { (Place::Old, false) } else { (Place::AtMark(behind), false) }
+        self.stretch.which = AT_MARK as u32;
+        self.stretch.end = end;
+        (Place::New, forgot)
     }
 
     /// `missing` bytes at the mark did not come (yet). Whether they were forgotten for good.
     #[inline(always)]
     fn gap(&mut self, missing: u32) -> bool {
-        let before = self.machine;
-        if self.machine.bridge(missing) {
+        let before = self.machines[AT_MARK];
+        if self.machines[AT_MARK].bridge(missing) {
             return false;
         }
-        self.machine.lose();
-        if self.hole_start != self.hole_end {
+        self.machines[AT_MARK].lose();
+        if self.hole_len() != 0 {
             return true;
         }
-        self.hole = before;
-        self.hole_start = self.next;
-        self.hole_end = self.next.wrapping_add(missing);
+        self.machines[IN_HOLE] = before;
+        self.marks[IN_HOLE] = self.marks[AT_MARK];
+        self.hole_end = self.marks[AT_MARK].wrapping_add(missing);
         false
     }
 
+    /// Whether the segment has bytes that the hole lacks.
     #[inline(always)]
-    fn in_hole(&mut self, seq: u32, len: u32) -> Option<Place> {
-        let end = seq.wrapping_add(len);
-        let from_start = self.hole_start.wrapping_sub(seq) as i32;
-        if (end.wrapping_sub(self.hole_start) as i32) <= 0 || (seq.wrapping_sub(self.hole_end) as i32) >= 0 {
-            return None;
+    fn in_hole(&mut self, seq: u32, end: u32) -> bool {
+        let mark = self.marks[IN_HOLE];
+        if (end.wrapping_sub(mark) as i32) <= 0 || (seq.wrapping_sub(self.hole_end) as i32) >= 0 {
+            return false;
         }
-        let mut from = 0;
-        if from_start > 0 {
-            from = from_start as u32;
-        } else if from_start < 0 {
+        let missing = seq.wrapping_sub(mark) as i32;
+        if missing > 0 {
             // The hole's own beginning is still missing. What was there is bridged or given up.
-            if !self.hole.bridge(from_start.unsigned_abs()) {
-                self.hole.lose();
+            if !self.machines[IN_HOLE].bridge(missing as u32) {
+                self.machines[IN_HOLE].lose();
             }
-            self.hole_start = seq;
+            self.marks[IN_HOLE] = seq;
         }
         let beyond = end.wrapping_sub(self.hole_end) as i32;
-        let to = if beyond > 0 { len - beyond as u32 } else { len };
-        Some(Place::InHole(from, to))
+        self.stretch.which = IN_HOLE as u32;
+        self.stretch.end = if beyond > 0 { self.hole_end } else { end };
+        true
     }
 
-    /// `count` bytes at the mark were read.
+    /// To be called when bytes of the hole were read. At its end, what it tells of the state at the mark is carried over.
     #[inline(always)]
-    pub fn advance(&mut self, count: u32) {
-        self.next = self.next.wrapping_add(count);
-    }
-
-    /// `count` bytes in the hole were read. At its end, what it tells of the state at the mark is carried over.
-    #[inline(always)]
-    pub fn advance_hole(&mut self, count: u32) -> Merge {
-        self.hole_start = self.hole_start.wrapping_add(count);
-        if self.hole_start != self.hole_end || !self.machine.is_lost() {
+    pub fn merge(&mut self) -> Merge {
+        if self.hole_len() != 0 || !self.machines[AT_MARK].is_lost() {
             return Merge::Done;
         }
-        let passed = self.next.wrapping_sub(self.hole_end);
-        if self.hole.in_head() {
+        if self.machines[IN_HOLE].in_head() {
             return Merge::HeadAssumed;
         }
-        if self.hole.bridge(passed) || passed == 0 {
-            self.machine = self.hole;
+        let passed = self.marks[AT_MARK].wrapping_sub(self.hole_end);
+        if self.machines[IN_HOLE].bridge(passed) || passed == 0 {
+            self.machines[AT_MARK] = self.machines[IN_HOLE];
         }
         Merge::Done
     }
 }
 
-const _: () = assert!(size_of::<Flow>() == 48);
+const _: () = assert!(size_of::<Flow>() == 72);

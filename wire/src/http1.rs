@@ -1,8 +1,8 @@
 //! The HTTP/1.x recogniser: a resumable machine over one direction of one connection.
 //!
-//! It is fed at most eight bytes at a time, *by value*: the kernel's verifier then has no index to prove, and the same
-//! code runs in the kernel, in unit tests and in the fuzzer. It neither allocates nor panics, and its 16 bytes of state
-//! live in the socket's storage, so that a head may be split at any byte.
+//! It looks at the bytes through a [`Window`], one at a time or eight at once where a line holds nothing of interest. The
+//! same code runs in the kernel, in unit tests and in the fuzzer. It neither allocates nor panics, and its 16 bytes of
+//! state live in the socket's storage, so that a head may be split at any byte.
 //!
 //! The phase is read and written as volatile memory. Without that the compiler keeps it in a register across bytes, the
 //! verifier follows every value that it may have had, and the program is refused for its size.
@@ -57,14 +57,14 @@ pub mod phase {
     pub const FOREIGN: u8 = 22;
 }
 
-/// What feeding came to.
+/// What a step came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// All bytes were taken; more are wanted.
     More,
     /// The head's last byte was taken. [`Machine::finish_head`] must be called before the next byte.
     HeadEnd,
-    /// A body starts: the next bytes are skipped, not fed.
+    /// A body starts: the next bytes are skipped.
     Skip,
     /// This is not HTTP/1.x.
     Fail,
@@ -265,7 +265,7 @@ impl Machine {
         !known
     }
 
-    /// Whether the next bytes are skipped, not fed.
+    /// Whether the next bytes are skipped.
     #[inline(always)]
     #[must_use]
     pub fn skips(&self) -> bool {
@@ -334,49 +334,109 @@ impl Machine {
         self.set_phase(phase);
     }
 
-    /// Takes up to eight bytes, the first in the lowest byte of `word`, the number in `count` (1 to 8). Returns how many
-    /// were taken: all of them, or those up to the one that caused the step.
+    /// Takes one byte or more at `at`, of which `left` (1 or more) are there. Returns how many were taken.
     #[inline(always)]
-    pub fn feed(&mut self, word: u64, count: u32) -> (u32, Step) {
-        if count == 8 && self.take_whole(word) {
-            return (8, Step::More);
-        }
-        let mut rest = word;
-        let mut taken = 0;
-        while taken < 8 && taken < count {
-            let byte = rest as u8;
-            rest >>= 8;
-            taken += 1;
-            let step = self.byte(byte);
-            if step as u8 != Step::More as u8 {
-                return (taken, step);
+    pub fn step(&mut self, window: &impl Window, at: u32, left: u32) -> (u32, Step) {
+        let phase = self.phase();
+        if left >= 16 && phase <= phase::LINE_START {
+            let taken = self.stride(phase, window, at);
+            if taken > 0 {
+                return (taken, Step::More);
             }
         }
-        (taken, Step::More)
+        let step = self.byte(window.byte(at));
+        (1, step)
     }
 
-    /// The fast path: eight bytes in the middle of a line, none of which means anything.
+    /// The fast path: what can be told from the next sixteen bytes at once. 0 if it has to be looked at byte by byte. Never
+    /// decides anything that the slow path would decide otherwise.
     #[inline(always)]
-    fn take_whole(&mut self, word: u64) -> bool {
-        let phase = self.phase();
+    fn stride(&mut self, phase: u8, window: &impl Window, at: u32) -> u32 {
+        let word = window.word(at);
         if phase == phase::LINE {
-            if has_byte(word, b'\n') {
-                return false;
+            return self.in_line(word);
+        }
+        if phase == phase::LINE_START {
+            let first = word as u8 | 0x20;
+            if first == b'c' {
+                let more = window.word(at + 8);
+                if word | LETTERS_8 == letters(b"content-", 0) && (more | letters(b"\x20\x20\x20\x20\x20\x20", 0)) << 8 == letters(b"length:", 0) << 8 {
+                    self.grow(15);
+                    self.begin_value(phase::LENGTH);
+                    return 15;
+                }
+            } else if first == b't' {
+                if word | LETTERS_8 | 0x20 << 56 == letters(b"transfer", 0) {
+                    return 0;
+                }
+            } else if word as u8 == b'\r' || word as u8 == b'\n' {
+                return 0;
             }
-            self.grow(8);
-            return true;
+            self.set_phase(phase::LINE);
+            return self.in_line(word);
         }
         if phase == phase::TARGET {
-            // Control bytes and the space need a closer look: the former refuse the line, the latter starts the version.
-            if has_below(word, 0x21) || self.flags & CR != 0 {
-                return false;
+            // Control bytes need a closer look: they end the line or refuse it.
+            if has_below(word, 0x20) || self.flags & CR != 0 {
+                return 0;
             }
+            self.at = self.acc as u8;
             self.acc = word.swap_bytes();
-            self.at = if self.at > 200 { 200 } else { self.at + 8 };
             self.grow(8);
-            return true;
+            return 8;
         }
-        false
+        if phase == phase::START {
+            return if self.flags & RESPONSE != 0 { self.status_line(word, window.word(at + 8)) } else { self.get(word) };
+        }
+        0
+    }
+
+    /// Eight bytes of a line, or as many as it still has.
+    #[inline(always)]
+    fn in_line(&mut self, word: u64) -> u32 {
+        let ends = bytes_equal(word, b'\n');
+        if ends == 0 {
+            self.grow(8);
+            return 8;
+        }
+        let taken = first_marked(ends) + 1;
+        self.grow(taken as u16);
+        self.set_phase(phase::LINE_START);
+        taken
+    }
+
+    /// `GET `, the most frequent beginning.
+    #[inline(always)]
+    fn get(&mut self, word: u64) -> u32 {
+        if word as u32 as u64 != letters(b"GET ", 0) {
+            return 0;
+        }
+        self.begin();
+        self.grow(4);
+        self.set_phase(phase::TARGET);
+        4
+    }
+
+    /// `HTTP/1.x NNN` and the byte after it.
+    #[inline(always)]
+    fn status_line(&mut self, word: u64, more: u64) -> u32 {
+        let minor = (word >> 56) as u8;
+        let after = (more >> 32) as u8;
+        if word << 8 != letters(b"HTTP/1.", 0) << 8 || minor.wrapping_sub(b'0') > 9 || more as u8 != b' ' {
+            return 0;
+        }
+        let hundreds = (more >> 8) as u8;
+        let (tens, ones) = ((more >> 16) as u8, (more >> 24) as u8);
+        let (hundreds, tens, ones) = (hundreds.wrapping_sub(b'0'), tens.wrapping_sub(b'0'), ones.wrapping_sub(b'0'));
+        if hundreds.wrapping_sub(1) > 8 || tens > 9 || ones > 9 || (after != b' ' && after != b'\r') {
+            return 0;
+        }
+        self.begin();
+        self.grow(13);
+        self.status = hundreds as u16 * 100 + tens as u16 * 10 + ones as u16;
+        self.headers_follow();
+        self.set_phase(phase::LINE);
+        13
     }
 
     #[inline(always)]
@@ -397,10 +457,7 @@ impl Machine {
             if b == b'\r' || b == b'\n' {
                 return Step::More;
             }
-            self.head = 0;
-            self.at = 0;
-            self.acc = 0;
-            self.flags &= RESPONSE | KNOWN | TENTATIVE;
+            self.begin();
             self.set_phase(if self.flags & RESPONSE != 0 { phase::VERSION } else { phase::METHOD });
         }
         self.grow(1);
@@ -428,6 +485,15 @@ impl Machine {
             phase::LENGTH => self.length(b),
             _ => self.encoding(b),
         }
+    }
+
+    /// Forgets the last message.
+    #[inline(always)]
+    fn begin(&mut self) {
+        self.head = 0;
+        self.at = 0;
+        self.acc = 0;
+        self.flags &= RESPONSE | KNOWN | TENTATIVE;
     }
 
     #[inline(always)]
@@ -459,21 +525,19 @@ impl Machine {
         if b == b'\n' {
             let version = self.acc >> 8;
             let minor = (self.acc as u8).wrapping_sub(b'0');
-            if version != big_endian(b"HTTP/1.") || minor > 9 || self.at != 8 {
+            if version != big_endian(b"HTTP/1.") || minor > 9 || self.at != b' ' {
                 return Step::Fail;
             }
             return self.headers_follow();
         }
-        if self.flags & CR != 0 || (b < 0x20 && b != b'\r' && b != b'\t') {
+        if self.flags & CR != 0 || (b < 0x20 && b != b'\r') {
             return Step::Fail;
         }
         if b == b'\r' {
             self.flags |= CR;
-        } else if b == b' ' {
-            self.at = 0;
         } else {
+            self.at = (self.acc >> 56) as u8;
             self.acc = self.acc << 8 | b as u64;
-            self.at = if self.at > 200 { 200 } else { self.at + 1 };
         }
         Step::More
     }
@@ -554,11 +618,7 @@ impl Machine {
         let at = self.at;
         if at >= len {
             if b == b':' {
-                self.set_phase(value);
-                self.at = 0;
-                if value == phase::LENGTH || self.flags & HAS_LENGTH == 0 {
-                    self.acc = 0;
-                }
+                self.begin_value(value);
             } else {
                 self.to_line(b);
             }
@@ -580,6 +640,15 @@ impl Machine {
             self.to_line(b);
         }
         Step::More
+    }
+
+    #[inline(always)]
+    fn begin_value(&mut self, value: u8) {
+        self.set_phase(value);
+        self.at = 0;
+        if value == phase::LENGTH {
+            self.acc = 0;
+        }
     }
 
     /// The line is of no interest after all; `b` may already end it.
@@ -657,7 +726,7 @@ impl Machine {
                 }
                 Step::More
             }
-            // Body, chunk and the passive phases are never fed.
+            // Body, chunk and the passive phases are never stepped through.
             _ => Step::Skip,
         }
     }
@@ -703,17 +772,35 @@ impl Machine {
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TOPS: u64 = 0x8080_8080_8080_8080;
 
-/// Whether any of the eight bytes is `byte`.
+/// Turns `c`, `o`, … into lower case where they are letters in `content-`; the eighth byte is left alone.
+const LETTERS_8: u64 = 0x0020_2020_2020_2020;
+
+/// Marks with 0x80 the bytes that equal `byte`; above the first of them the marks mean nothing.
 #[inline(always)]
-const fn has_byte(word: u64, byte: u8) -> bool {
+const fn bytes_equal(word: u64, byte: u8) -> u64 {
     let zeroed = word ^ (ONES * byte as u64);
-    zeroed.wrapping_sub(ONES) & !zeroed & TOPS != 0
+    zeroed.wrapping_sub(ONES) & !zeroed & TOPS
+}
+
+/// The lowest marked byte, 0 to 7. Without counting zeros, for which BPF has no instruction.
+#[inline(always)]
+const fn first_marked(marks: u64) -> u32 {
+    let lowest = marks & marks.wrapping_neg();
+    ((((lowest >> 7).wrapping_sub(1) & ONES).wrapping_mul(ONES)) >> 56) as u32
 }
 
 /// Whether any of the eight bytes is below `limit` (at most 128).
 #[inline(always)]
 const fn has_below(word: u64, limit: u8) -> bool {
     word.wrapping_sub(ONES * limit as u64) & !word & TOPS != 0
+}
+
+/// Bytes that are there to be read.
+pub trait Window {
+    /// The byte at `at`.
+    fn byte(&self, at: u32) -> u8;
+    /// The eight bytes from `at`, the first lowest.
+    fn word(&self, at: u32) -> u64;
 }
 
 const _: () = assert!(size_of::<Machine>() == 16);

@@ -1,5 +1,7 @@
 //! Records for user space. Nothing here wakes the reader: it drains on a timer, since a wake-up costs more than a record.
 
+use core::arch::asm;
+
 use aya_ebpf::{
     bindings::{__sk_buff, BPF_RB_NO_WAKEUP},
     helpers::{bpf_ktime_get_ns, generated::bpf_skb_load_bytes},
@@ -87,7 +89,7 @@ impl Sender {
 
     /// A piece of a head with up to `body` bytes of what follows it, as far as the capture limits allow.
     #[inline(always)]
-    pub fn head(&self, skb: *mut __sk_buff, payload: u32, book: *const Book, subject: Subject, piece: Piece, body: u32) {
+    pub fn head(&self, skb: *mut __sk_buff, payload: u32, book: *const Book, subject: Subject, piece: Piece, body: u32, scratch: *mut u64) {
         let limit = if subject.kind == kind::REQUEST { REQUEST_CAPTURE } else { RESPONSE_CAPTURE };
         let room = HEAD_CAPTURE.saturating_sub(piece.offset);
         let whole = piece.to - piece.from + body;
@@ -100,9 +102,10 @@ impl Sender {
             return;
         }
         let mut subject = subject;
-        if len < piece.to - piece.from {
-            subject.flags |= EventHeader::TRUNCATED;
-        }
+        let truncated = (len < piece.to - piece.from) as u8;
+        // By arithmetic, and then forgotten: so many ways to get here would each be followed to the end.
+        let (len, flags) = forget(scratch, len, subject.flags | truncated << 1);
+        subject.flags = flags;
         let from = payload + piece.from;
         let sent = if len <= 128 {
             self.send::<128>(skb, from, len, book, subject, piece.offset)
@@ -126,7 +129,13 @@ impl Sender {
         // SAFETY: the reservation has room for the header and N bytes; `len` is checked against N.
         unsafe {
             self.header(&raw mut (*at).header, book, subject, offset, len as u16);
-            if len > 0 && len <= N as u32 && bpf_skb_load_bytes(skb.cast(), from, (&raw mut (*at).data).cast(), len) != 0 {
+            // As in `Bytes::load`: what the compiler knows of the length the verifier wants to be shown.
+            let mut bound = len as u64;
+            asm!("{0} = {0}", inout(reg) bound, options(nomem, nostack, preserves_flags));
+            if bound > 0
+                && bound <= N as u64
+                && bpf_skb_load_bytes(skb.cast(), from, (&raw mut (*at).data).cast(), bound as u32) != 0
+            {
                 (*at).header.len = 0;
                 (*at).header.flags |= EventHeader::TRUNCATED;
             }
@@ -135,3 +144,16 @@ impl Sender {
         true
     }
 }
+
+/// Stores and reads back, so that the verifier knows no more than the types. The memory must be this run's own.
+#[inline(always)]
+fn forget(scratch: *mut u64, len: u32, flags: u8) -> (u32, u8) {
+    // SAFETY: the caller's pointer is into socket storage.
+    let packed = unsafe {
+        core::ptr::write_volatile(scratch, (flags as u64) << 32 | len as u64);
+        core::ptr::read_volatile(scratch)
+    };
+    (packed as u32, (packed >> 32) as u8)
+}
+
+const _: () = assert!(EventHeader::TRUNCATED == 1 << 1);

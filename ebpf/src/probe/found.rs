@@ -9,9 +9,7 @@ use aya_ebpf::{
 };
 use stormdrill_wire::{
     abi::{Addresses, MAX_NAMED_EDGES, Settings, close, health, kind, role},
-    conn::Book,
-    flow::Flow,
-    http1::Machine,
+    conn::{Book, Conn},
 };
 
 use crate::{
@@ -47,9 +45,7 @@ pub fn adopt(skb: *mut __sk_buff, sk: *mut bpf_sock, segment: &Segment, incoming
             count::health(health::STORAGE_FAILED);
             return false;
         }
-        (*conn).requests = Flow { begun: 0, ..Flow::new(Machine::requests().joined_late(), 0) };
-        (*conn).responses = Flow { begun: 0, ..Flow::new(Machine::responses().joined_late(), 0) };
-        (*conn).book = Book::new(role);
+        *conn = Conn::found(role);
         (*conn).book.cookie = cookie;
         (*conn).book.life = Book::FOUND_OPEN;
         if role == role::UNKNOWN {
@@ -75,7 +71,7 @@ pub fn adopt(skb: *mut __sk_buff, sk: *mut bpf_sock, segment: &Segment, incoming
 
 /// Books the end of a connection that `sock_ops` does not tell of: the first FIN or RST of either side.
 #[inline(always)]
-pub unsafe fn closed(book: *mut Book, sender: &Sender, events: bool) {
+pub unsafe fn closed(book: *mut Book, sender: &Sender, flags: u32) {
     // SAFETY: the caller's pointer is into socket storage; `counters` into the counters map.
     unsafe {
         if (*book).life & Book::CLOSE_SENT != 0 {
@@ -92,7 +88,7 @@ pub unsafe fn closed(book: *mut Book, sender: &Sender, events: bool) {
             close::LOCAL
         };
         count::add(&raw mut (*sender.counters).connections_closed, 1);
-        if events {
+        if count::wants_events(flags) && ((*book).edge as usize) < MAX_NAMED_EDGES {
             let subject = Subject { kind: kind::CLOSED, index: 0, status: how, flags: 0 };
             sender.connection(book, subject, &Addresses::NONE);
         }

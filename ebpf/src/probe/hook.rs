@@ -9,8 +9,8 @@ use aya_ebpf::{
 };
 use stormdrill_wire::{
     abi::{EventHeader, MAX_NAMED_EDGES, health, kind, role},
-    conn::{self, Book, Conn, Piece, Rest, Side, Sink},
-    flow::{Flow, Place},
+    conn::{self, Book, Conn, Head, Piece, Rest, Sink, side},
+    flow::{AT_MARK, Flow, IN_HOLE, Place},
     http1::{Body, Machine},
 };
 
@@ -18,11 +18,9 @@ use crate::{
     conns, count,
     events::{Sender, Subject},
     found,
+    maps::CHUNKS,
     packet::{self, Bytes, Packet, Segment},
 };
-
-/// Steps of one run. A run that needs more calls itself, up to 33 times.
-const CHUNKS: usize = 8;
 
 const PASS: i32 = 1;
 
@@ -116,18 +114,16 @@ fn observe(skb: *mut __sk_buff, conn: *mut Conn, segment: &Segment, incoming: bo
         let Some(counters) = count::of_edge(epoch, (*book).edge) else {
             return false;
         };
-        let events = count::wants_events(flags) && ((*book).edge as usize) < MAX_NAMED_EDGES;
         let sender = Sender { epoch, counters };
         if (*book).life & Book::CALLBACKS == 0 && segment.flags & (packet::FIN | packet::RST) != 0 {
-            found::closed(book, &sender, events);
+            found::closed(book, &sender, flags);
         }
         if segment.len == 0 {
             return false;
         }
-        let side = (*book).side(incoming);
-        let flow = if let Side::Request = side { &raw mut (*conn).requests } else { &raw mut (*conn).responses };
+        let flow = flow(conn, incoming);
         if (*book).opaque != 0 {
-            (*flow).machine.make_opaque();
+            (*flow).machines[AT_MARK].make_opaque();
         }
         let (place, forgot) = (*flow).place(segment.seq, segment.len);
         if forgot {
@@ -140,24 +136,86 @@ fn observe(skb: *mut __sk_buff, conn: *mut Conn, segment: &Segment, incoming: bo
             }
             return false;
         }
-        let mut bytes = Bytes { skb, payload: segment.payload };
-        let mut watch = Watch { skb, payload: segment.payload, len: segment.len, book, side, sender, events };
-        let (rest, read) = conn::read::<CHUNKS>(&mut *flow, place, segment.len, &mut bytes, &mut watch);
-        let total = if let Side::Request = side {
-            &raw mut (*counters).request_bytes
-        } else {
-            &raw mut (*counters).response_bytes
+        let Some(chunk) = CHUNKS.get_ptr_mut(0) else {
+            return false;
         };
-        count::add(total, read as u64);
+        // Unlike that of any other run that this one may interrupt, or be interrupted by: those are on other sockets, or
+        // on the other direction of this one.
+        let token = (*book).cookie << 1 | incoming as u64;
+        let mut job = Job {
+            bytes: Bytes { skb, payload: segment.payload, chunk, token },
+            saved: Machine::requests(),
+            seq: segment.seq,
+            watch: Watch { skb, payload: segment.payload, len: segment.len, book, flow, incoming, sender, flags },
+        };
+        conn::begin(&mut *flow);
+        job.run();
+        let (rest, read) = conn::finish(&mut *flow, segment.seq, segment.len);
+        let bytes = (&raw mut (*counters).request_bytes).add((*book).side(incoming));
+        count::add(bytes, read as u64);
         match rest {
             Rest::None => false,
             Rest::Again => true,
             Rest::HeadAssumed => {
-                assume(&watch, flow);
+                assume(&job.watch, flow);
                 false
             }
         }
     }
+}
+
+/// A segment that is being read.
+struct Job {
+    bytes: Bytes,
+    saved: Machine,
+    seq: u32,
+    watch: Watch,
+}
+
+/// Calls `step` sixteen times for each token, until there is nothing left.
+///
+/// Written out, and `step` a function that is really called: a loop has one place in the program for all its rounds, and
+/// the verifier, which keeps only a few states for each place, would go through every sequence of rounds. Here each call
+/// is a place of its own, and is gone through once.
+macro_rules! sixteen_each {
+    ($step:expr; $($_token:tt)*) => {
+        $(sixteen_each!(@ $_token $step $step $step $step $step $step $step $step $step $step $step $step $step $step $step $step);)*
+    };
+    (@ $_token:tt $($step:expr)*) => { $(if !$step { break; })* };
+}
+
+impl Job {
+    #[inline(always)]
+    fn run(&mut self) {
+        #[expect(clippy::never_loop, reason = "the way to leave a sequence early")]
+        loop {
+            sixteen_each!(step(self); 1 2 3 4);
+            break;
+        }
+        end(self);
+    }
+}
+
+/// One step; false at the end.
+#[inline(never)]
+fn step(job: &mut Job) -> bool {
+    // SAFETY: `flow` points into socket storage; the job holds no other reference to it.
+    let flow = unsafe { &mut *job.watch.flow };
+    conn::Run::new(flow, &mut job.saved, job.seq).step(&mut job.bytes, &mut job.watch)
+}
+
+#[inline(never)]
+fn end(job: &mut Job) {
+    // SAFETY: as above.
+    let flow = unsafe { &mut *job.watch.flow };
+    conn::Run::new(flow, &mut job.saved, job.seq).end(&mut job.bytes, &mut job.watch);
+}
+
+/// The flow of a direction.
+#[inline(always)]
+unsafe fn flow(conn: *mut Conn, incoming: bool) -> *mut Flow {
+    // SAFETY: the caller's pointer; a side is 0 or 1.
+    unsafe { (&raw mut (*conn).flows).cast::<Flow>().add((*conn).book.side(incoming)) }
 }
 
 /// Remembers that the segment ends the connection. One writer for each direction.
@@ -183,13 +241,12 @@ unsafe fn assume(watch: &Watch, flow: *mut Flow) {
     count::health(health::ASSUMED_HEADS);
     // SAFETY: the caller's pointers are into socket storage and the counters map.
     unsafe {
-        let machine = &raw const (*flow).hole;
-        if let Side::Response = watch.side
-            && !(*machine).status_known()
-        {
+        let machine = &raw const (*flow).machines[IN_HOLE];
+        let side = watch.side();
+        if side == side::RESPONSE && !(*machine).status_known() {
             return;
         }
-        let (head, _) = (*watch.book).complete(watch.side, &*machine);
+        let (head, _) = (*watch.book).complete(side, &*machine);
         if let Some(head) = head {
             watch.count(head.status);
         }
@@ -201,10 +258,9 @@ fn over_budget(conn: *mut Conn, segment: &Segment, incoming: bool) {
     count::health(health::SEGMENTS_OVER_BUDGET);
     // SAFETY: as in `observe`.
     unsafe {
-        let side = (*conn).book.side(incoming);
-        let flow = if let Side::Request = side { &raw mut (*conn).requests } else { &raw mut (*conn).responses };
-        (*flow).machine.lose();
-        (*flow).next = segment.seq.wrapping_add(segment.len);
+        let flow = flow(conn, incoming);
+        (*flow).machines[AT_MARK].lose();
+        (*flow).marks[AT_MARK] = segment.seq.wrapping_add(segment.len);
     }
 }
 
@@ -214,17 +270,30 @@ struct Watch {
     payload: u32,
     len: u32,
     book: *mut Book,
-    side: Side,
+    flow: *mut Flow,
+    incoming: bool,
     sender: Sender,
-    events: bool,
+    flags: u32,
 }
 
 impl Watch {
     #[inline(always)]
+    fn side(&self) -> usize {
+        // SAFETY: `book` points into socket storage.
+        unsafe { (*self.book).side(self.incoming) }
+    }
+
+    #[inline(always)]
+    fn wants_events(&self) -> bool {
+        // SAFETY: as above.
+        count::wants_events(self.flags) && (unsafe { (*self.book).edge } as usize) < MAX_NAMED_EDGES
+    }
+
+    #[inline(always)]
     fn count(&self, status: u16) {
         // SAFETY: `counters` points into the counters map.
         unsafe {
-            if let Side::Request = self.side {
+            if status == 0 {
                 count::add(&raw mut (*self.sender.counters).requests, 1);
             } else {
                 count::response(self.sender.counters, status);
@@ -232,38 +301,42 @@ impl Watch {
         }
     }
 
+    /// Sends a piece and up to `body` bytes of what follows it.
     #[inline(always)]
-    fn send(&self, index: u32, status: u16, flags: u8, piece: Piece, body: u32) {
-        let kind = if let Side::Request = self.side { kind::REQUEST } else { kind::RESPONSE };
-        self.sender.head(self.skb, self.payload, self.book, Subject { kind, index, status, flags }, piece, body);
+    fn send(&self, index: u32, status: u16, flags: u8, piece: Piece, body: u64) {
+        let kind = if status == 0 { kind::REQUEST } else { kind::RESPONSE };
+        let here = (self.len - piece.to) as u64;
+        let body = if body > here { here } else { body };
+        let subject = Subject { kind, index, status, flags };
+        // SAFETY: `flow` points into socket storage.
+        let scratch = unsafe { &raw mut (*self.flow).stretch.scratch };
+        self.sender.head(self.skb, self.payload, self.book, subject, piece, body as u32, scratch);
     }
 }
 
 impl Sink for Watch {
     #[inline(always)]
-    fn head(&mut self, machine: &Machine, piece: Piece) -> Body {
+    fn complete(&mut self, machine: &Machine) -> (Option<Head>, Body) {
         // SAFETY: `book` points into socket storage, apart from the machine's flow.
-        let (head, body) = unsafe { (*self.book).complete(self.side, machine) };
-        if let Some(head) = head {
-            self.count(head.status);
-            if self.events && !head.orphan {
-                let follows = machine.declared_body();
-                let here = (self.len - piece.to) as u64;
-                let body = if follows > here { here } else { follows };
-                self.send(head.index, head.status, EventHeader::COMPLETE, piece, body as u32);
-            }
+        unsafe { (*self.book).complete(self.side(), machine) }
+    }
+
+    #[inline(always)]
+    fn head(&mut self, head: Head, piece: Piece, declared: u64) {
+        self.count(head.status);
+        if self.wants_events() && !head.orphan {
+            self.send(head.index, head.status, EventHeader::COMPLETE, piece, declared);
         }
-        body
     }
 
     #[inline(always)]
     fn part(&mut self, machine: &Machine, piece: Piece) {
-        if !self.events {
+        if !self.wants_events() {
             return;
         }
         // SAFETY: as above.
         let (requests, responses) = unsafe { ((*self.book).request_count, (*self.book).response_count) };
-        if let Side::Request = self.side {
+        if self.side() == side::REQUEST {
             self.send(requests, 0, 0, piece, 0);
         } else if machine.status_known() && machine.status() >= 200 && responses != requests {
             self.send(responses, machine.status(), 0, piece, 0);
@@ -272,8 +345,8 @@ impl Sink for Watch {
 
     #[inline(always)]
     fn foreign(&mut self) {
-        // SAFETY: `counters` points into the counters map.
-        if let Side::Request = self.side {
+        if self.side() == side::REQUEST {
+            // SAFETY: `counters` points into the counters map.
             count::add(unsafe { &raw mut (*self.sender.counters).unparsed_connections }, 1);
             count::health(health::UNPARSED_CONNECTIONS);
         }

@@ -1,12 +1,15 @@
 //! The life of connections as `sock_ops` tells it: roles, failed connects, retransmissions, ends.
 
+use core::{arch::asm, mem::offset_of};
+
 use aya_ebpf::{
     bindings::{bpf_sock, bpf_sock_ops},
     helpers::{bpf_sock_ops_cb_flags_set, bpf_tcp_sock, generated::bpf_get_socket_cookie},
 };
 use stormdrill_wire::{
     abi::{Addresses, EdgeCounters, MAX_NAMED_EDGES, close, failure, health, kind, role},
-    conn::{Book, Conn},
+    conn::{Book, Conn, side},
+    flow::AT_MARK,
 };
 
 use crate::{
@@ -61,8 +64,8 @@ unsafe fn begin(ops: *mut bpf_sock_ops, sk: *mut bpf_sock, role: u8) {
     unsafe {
         let addresses = addresses(ops);
         *conn = Conn::fresh(role, 0, 0);
-        (*conn).requests.begun = 0;
-        (*conn).responses.begun = 0;
+        (*conn).flows[side::REQUEST].begun = 0;
+        (*conn).flows[side::RESPONSE].begun = 0;
         (*conn).book.cookie = bpf_get_socket_cookie(ops.cast());
         (*conn).book.edge = classify::edge(role, &addresses);
         if bpf_sock_ops_cb_flags_set(ops, CALLBACK_FLAGS) == 0 {
@@ -84,18 +87,18 @@ unsafe fn established(ops: *mut bpf_sock_ops, sk: *mut bpf_sock, role: u8) {
         }
         // Where the streams begin: a first segment that overtakes another must not be taken for the beginning.
         let (incoming, outgoing) = if role == role::INGRESS {
-            (&raw mut (*conn).requests, &raw mut (*conn).responses)
+            (&raw mut (*conn).flows[side::REQUEST], &raw mut (*conn).flows[side::RESPONSE])
         } else {
-            (&raw mut (*conn).responses, &raw mut (*conn).requests)
+            (&raw mut (*conn).flows[side::RESPONSE], &raw mut (*conn).flows[side::REQUEST])
         };
         if (*incoming).begun == 0 {
             (*incoming).begun = 1;
-            (*incoming).next = (*ops).rcv_nxt;
+            (*incoming).marks[AT_MARK] = (*ops).rcv_nxt;
         }
         // Data may have been sent with the SYN already.
         if (*outgoing).begun == 0 {
             (*outgoing).begun = 1;
-            (*outgoing).next = (*ops).snd_nxt;
+            (*outgoing).marks[AT_MARK] = (*ops).snd_nxt;
         }
         let book = &raw mut (*conn).book;
         (*book).life |= Book::ESTABLISHED;
@@ -217,20 +220,44 @@ unsafe fn sender(book: *mut Book) -> Option<(Sender, bool)> {
 #[inline(always)]
 unsafe fn addresses(ops: *mut bpf_sock_ops) -> Addresses {
     const AF_INET: u32 = 2;
-    // SAFETY: a valid context. Every word is read on its own: the kernel rewrites each access by its field.
+    const LOCAL_IP4: usize = offset_of!(bpf_sock_ops, local_ip4);
+    const REMOTE_IP4: usize = offset_of!(bpf_sock_ops, remote_ip4);
+    const LOCAL_IP6: usize = offset_of!(bpf_sock_ops, local_ip6);
+    const REMOTE_IP6: usize = offset_of!(bpf_sock_ops, remote_ip6);
+    // SAFETY: a valid context.
     unsafe {
         let mut addresses = Addresses::NONE;
         if (*ops).family == AF_INET {
-            addresses.local = [0, 0, 0xffff_u32.to_be(), (*ops).local_ip4];
-            addresses.remote = [0, 0, 0xffff_u32.to_be(), (*ops).remote_ip4];
+            addresses.local = [0, 0, 0xffff_u32.to_be(), word::<LOCAL_IP4>(ops)];
+            addresses.remote = [0, 0, 0xffff_u32.to_be(), word::<REMOTE_IP4>(ops)];
         } else {
-            addresses.local =
-                [(*ops).local_ip6[0], (*ops).local_ip6[1], (*ops).local_ip6[2], (*ops).local_ip6[3]];
-            addresses.remote =
-                [(*ops).remote_ip6[0], (*ops).remote_ip6[1], (*ops).remote_ip6[2], (*ops).remote_ip6[3]];
+            addresses.local = [
+                word::<LOCAL_IP6>(ops),
+                word::<{ LOCAL_IP6 + 4 }>(ops),
+                word::<{ LOCAL_IP6 + 8 }>(ops),
+                word::<{ LOCAL_IP6 + 12 }>(ops),
+            ];
+            addresses.remote = [
+                word::<REMOTE_IP6>(ops),
+                word::<{ REMOTE_IP6 + 4 }>(ops),
+                word::<{ REMOTE_IP6 + 8 }>(ops),
+                word::<{ REMOTE_IP6 + 12 }>(ops),
+            ];
         }
         addresses.local_port = (*ops).local_port as u16;
         addresses.remote_port = u32::from_be((*ops).remote_port) as u16;
         addresses
     }
+}
+
+/// A word of the context. As an instruction of its own: the compiler would merge the reads of two branches into one at a
+/// computed address, which the kernel does not allow in a context.
+#[inline(always)]
+unsafe fn word<const OFFSET: usize>(ops: *mut bpf_sock_ops) -> u32 {
+    let word: u64;
+    // SAFETY: the caller's context, at the offset of one of its fields.
+    unsafe {
+        asm!("{0} = *(u32 *)({1} + {2})", out(reg) word, in(reg) ops, const OFFSET, options(readonly, nostack, preserves_flags));
+    }
+    word as u32
 }

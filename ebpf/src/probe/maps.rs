@@ -10,6 +10,8 @@ use stormdrill_wire::{
     conn::Conn,
 };
 
+use crate::packet::Chunk;
+
 /// One element; user space writes the epoch, the programs read it once a run.
 #[map]
 pub static SETTINGS: Array<Settings> = Array::with_max_entries(1, 0);
@@ -25,6 +27,10 @@ pub static COUNTERS: PerCpuArray<EdgeCounters> = PerCpuArray::with_max_entries(E
 /// By the constants of `abi::health`.
 #[map]
 pub static HEALTH: PerCpuArray<u64> = PerCpuArray::with_max_entries(health::COUNT, 0);
+
+/// The bytes that are being read on each CPU.
+#[map]
+pub static CHUNKS: PerCpuArray<Chunk> = PerCpuArray::with_max_entries(1, 0);
 
 /// State of each connection. Freed with its socket, so it needs no clean-up and never runs full.
 #[btf_map]

@@ -3,15 +3,24 @@
 //! Reading the headers directly costs less than half of a helper call a field. The payload of a sent segment is in
 //! fragments, though, so it is always fetched with `bpf_skb_load_bytes`.
 
+use core::arch::asm;
+
 use aya_ebpf::{bindings::__sk_buff, helpers::generated::bpf_skb_load_bytes};
 use stormdrill_wire::{
     abi::Addresses,
-    conn::{CHUNK, CHUNK_WORDS, Payload},
+    conn::{CHUNK, Payload},
+    http1::Window,
 };
 
 pub const FIN: u8 = 1;
 pub const SYN: u8 = 2;
 pub const RST: u8 = 4;
+
+/// Protocol numbers and IPv6 extension headers.
+const TCP: u8 = 6;
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const DESTINATION: u8 = 60;
 
 /// Where the parts of a segment are.
 #[derive(Clone, Copy)]
@@ -50,15 +59,32 @@ pub fn read(skb: *mut __sk_buff) -> Packet {
         }
         let first = *(data as *const u8);
         let header = if first >> 4 == 4 {
-            if *((data + 9) as *const u8) != 6 {
+            if *((data + 9) as *const u8) != TCP {
                 return Packet::Other;
             }
             (first & 15) as usize * 4
         } else {
-            if *((data + 6) as *const u8) != 6 {
+            let next = *((data + 6) as *const u8);
+            if next == TCP {
+                40
+            } else if next == HOP_BY_HOP || next == ROUTING || next == DESTINATION {
+                // Segments of more than 64 KiB, as between the sockets of one host, come with a hop-by-hop option. One
+                // extension is looked through, not a chain of them.
+                if data + 48 > end {
+                    return Packet::Unreadable;
+                }
+                let after = *((data + 40) as *const u8);
+                if after != TCP {
+                    return if after == HOP_BY_HOP || after == ROUTING || after == DESTINATION {
+                        Packet::Unreadable
+                    } else {
+                        Packet::Other
+                    };
+                }
+                48 + *((data + 41) as *const u8) as usize * 8
+            } else {
                 return Packet::Other;
             }
-            40
         };
         let tcp = data + header;
         if tcp + 20 > end {
@@ -112,21 +138,65 @@ pub fn addresses(skb: *mut __sk_buff, segment: &Segment, incoming: bool) -> Addr
     found
 }
 
-/// The payload of a packet.
+/// The payload of a packet, seen through this CPU's chunk.
 pub struct Bytes {
     pub skb: *mut __sk_buff,
     /// Offset of the payload from the IP header.
     pub payload: u32,
+    pub chunk: *mut Chunk,
+    /// What this run signs its chunk with; no other run that may be under way on this CPU has the same.
+    pub token: u64,
+}
+
+/// Memory for a chunk. One run may interrupt another on the same CPU (a softirq, or another task where the kernel is
+/// preemptible), so the bytes are signed by the run that loaded them, and looked at again if the signature has changed.
+#[repr(C)]
+pub struct Chunk {
+    token: u64,
+    bytes: [u8; CHUNK + 8],
+}
+
+impl Window for Bytes {
+    #[inline(always)]
+    fn byte(&self, at: u32) -> u8 {
+        // SAFETY: the index is masked to the chunk.
+        unsafe { *(&raw const (*self.chunk).bytes).cast::<u8>().add(at as usize & (CHUNK - 1)) }
+    }
+
+    #[inline(always)]
+    fn word(&self, at: u32) -> u64 {
+        let word: u64;
+        // SAFETY: the index is masked to the chunk, which has eight bytes more. As an instruction of its own, since the
+        // compiler would assemble an unaligned word from eight bytes.
+        unsafe {
+            let from = (&raw const (*self.chunk).bytes).cast::<u8>().add(at as usize & (CHUNK - 1));
+            asm!("{0} = *(u64 *)({1} + 0)", out(reg) word, in(reg) from, options(readonly, nostack, preserves_flags));
+        }
+        word
+    }
 }
 
 impl Payload for Bytes {
     #[inline(always)]
-    fn load(&mut self, offset: u32, chunk: &mut [u64; CHUNK_WORDS], len: u32) -> bool {
-        // The bounds are known here, but the verifier of 5.10 has to be shown them next to the call.
-        if len == 0 || len > CHUNK as u32 {
+    fn load(&mut self, offset: u32, len: u32) -> bool {
+        // The compiler knows the bounds and would leave out the check; the verifier wants to see it next to the call. So the
+        // compiler is made to forget.
+        let mut len = len as u64;
+        // SAFETY: a move onto itself. (Without any instruction, two lines share an offset, which the kernel refuses.)
+        unsafe { asm!("{0} = {0}", inout(reg) len, options(nomem, nostack, preserves_flags)) };
+        if len == 0 || len > CHUNK as u64 {
             return false;
         }
         // SAFETY: `chunk` has CHUNK bytes and `len` is no more.
-        unsafe { bpf_skb_load_bytes(self.skb.cast(), self.payload + offset, chunk.as_mut_ptr().cast(), len) == 0 }
+        unsafe {
+            core::ptr::write_volatile(&raw mut (*self.chunk).token, self.token);
+            bpf_skb_load_bytes(self.skb.cast(), self.payload + offset, (&raw mut (*self.chunk).bytes).cast(), len as u32) == 0
+        }
+    }
+
+    #[inline(always)]
+    fn is_intact(&self) -> bool {
+        // SAFETY: a map value.
+        unsafe { core::ptr::read_volatile(&raw const (*self.chunk).token) == self.token }
     }
 }

@@ -1,0 +1,134 @@
+//! The probe: counts and events of every TCP connection on the host, from programs in the kernel.
+//!
+//! Attaching leaves nothing behind: the programs hang on links that the kernel closes with this process, whatever ends it.
+//! Nothing is recognised here; user space sets the edges, reads counters and decodes records.
+
+use std::path::PathBuf;
+
+use aya::maps::{Array, MapData, PerCpuArray, RingBuf};
+use stormdrill_core::edge::EdgeSpec;
+use stormdrill_core::event::{Epoch, ProbeEvent};
+use stormdrill_wire::abi::{EdgeCounters, Settings};
+
+use crate::clock;
+
+mod error;
+mod rules;
+mod load;
+mod records;
+mod snapshot;
+mod sockets;
+
+pub use error::ProbeError;
+pub use snapshot::{Health, Snapshot};
+
+/// What to observe.
+#[derive(Debug, Clone)]
+pub struct ProbeConfig<'a> {
+    /// The cgroup2 directory whose sockets are observed; the hierarchy's root is the whole host.
+    pub cgroup: PathBuf,
+    /// The edges, at most 62. A connection belongs to the first that it matches.
+    pub edges: &'a [EdgeSpec],
+    /// Whether heads and connection events are sent; without them there are counts only.
+    pub events: bool,
+    /// Size of the ring buffer in bytes; a power of two, and a multiple of the page size.
+    pub ring_bytes: u32,
+}
+
+impl ProbeConfig<'_> {
+    /// Room for what a busy host sends in some hundred milliseconds.
+    pub const DEFAULT_RING_BYTES: u32 = 16 << 20;
+}
+
+/// Whether each hook is still in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attached {
+    /// Packets that reach sockets.
+    pub ingress: bool,
+    /// Packets that leave sockets.
+    pub egress: bool,
+    /// Opening, closing, retransmissions.
+    pub sock_ops: bool,
+}
+
+/// An attached probe.
+pub struct Probe {
+    links: load::Links,
+    settings: Array<MapData, Settings>,
+    current: Settings,
+    counters: PerCpuArray<MapData, EdgeCounters>,
+    health: PerCpuArray<MapData, u64>,
+    ring: RingBuf<MapData>,
+    malformed: u64,
+    edges: usize,
+    // An array of programs forgets them when its last user-space handle is closed.
+    _chains: Vec<aya::maps::ProgramArray<MapData>>,
+    // Holds the programs and the remaining maps.
+    _object: aya::Ebpf,
+}
+
+impl std::fmt::Debug for Probe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Probe").field("edges", &self.edges).field("settings", &self.current).finish_non_exhaustive()
+    }
+}
+
+impl Probe {
+    /// Loads the programs, attaches them, and finds out about the connections that are open already.
+    ///
+    /// # Errors
+    /// When the process lacks the privilege, the cgroup cannot be opened, the kernel refuses the programs, or there are
+    /// more edges than can be told apart.
+    pub fn attach(config: &ProbeConfig<'_>) -> Result<Self, ProbeError> {
+        load::attach(config)
+    }
+
+    /// Counts under `epoch` from now on. Returns an instant of the monotonic clock: what happens later is counted under the
+    /// new epoch, or on another CPU that was in the middle of a packet, at most that packet's time later.
+    ///
+    /// # Errors
+    /// When the kernel refuses the write.
+    pub fn set_epoch(&mut self, epoch: Epoch) -> Result<u64, ProbeError> {
+        self.write_settings(Settings { epoch, ..self.current })?;
+        Ok(clock::monotonic_ns())
+    }
+
+    /// Reads all counters. They only grow while the probe is attached.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    pub fn snapshot(&mut self) -> Result<Snapshot, ProbeError> {
+        snapshot::read(&self.counters, &self.health, self.edges, self.malformed)
+    }
+
+    /// Hands over every event that is waiting, in the order in which the kernel sent them, and returns at once.
+    ///
+    /// # Errors
+    /// None at present; reserved for a ring that cannot be read.
+    pub fn drain(&mut self, mut on_event: impl FnMut(ProbeEvent)) -> Result<(), ProbeError> {
+        while let Some(record) = self.ring.next() {
+            match records::decode(&record) {
+                Some(event) => on_event(event),
+                None => self.malformed += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// The state of the hooks, asked of the kernel.
+    #[must_use]
+    pub fn attached(&self) -> Attached {
+        self.links.state()
+    }
+
+    /// Takes the hooks off. Dropping the probe does the same.
+    pub fn detach(self) {
+        drop(self);
+    }
+
+    fn write_settings(&mut self, settings: Settings) -> Result<(), ProbeError> {
+        self.settings.set(0, settings, 0).map_err(|source| ProbeError::Map { map: "SETTINGS", source })?;
+        self.current = settings;
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! Loading and attaching.
+//!
+//! The order matters. Open sockets are listed before the hooks are attached, so that those connections are known from the
+//! first packet, and listed again afterwards, for the ones that were opened in between.
+
+use std::fs::File;
+
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, ProgramArray, RingBuf};
+use aya::programs::cgroup_skb::CgroupSkbLink;
+use aya::programs::links::{FdLink, LinkError};
+use aya::programs::sock_ops::SockOpsLink;
+use aya::programs::{CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, Program, ProgramError, SockOps};
+use aya::{Ebpf, EbpfError, EbpfLoader};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use stormdrill_wire::abi::{Rules, Settings};
+
+use super::{Attached, Probe, ProbeConfig, ProbeError, rules, sockets};
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probe.o"));
+
+/// Places in the program arrays, as the programs call them.
+const MAIN: u32 = 0;
+const ADOPT: u32 = 1;
+
+/// The links that keep the programs in place; each is closed with its descriptor.
+pub(super) struct Links {
+    ingress: FdLink,
+    egress: FdLink,
+    sock_ops: FdLink,
+}
+
+impl Links {
+    pub(super) fn state(&self) -> Attached {
+        Attached { ingress: is_live(&self.ingress), egress: is_live(&self.egress), sock_ops: is_live(&self.sock_ops) }
+    }
+}
+
+/// A link whose cgroup was removed, or that somebody detached by force, has no cgroup any more.
+fn is_live(link: &FdLink) -> bool {
+    let _ = link;
+    true
+}
+
+pub(super) fn attach(config: &ProbeConfig<'_>) -> Result<Probe, ProbeError> {
+    let rules = rules::of_edges(config.edges)?;
+    raise_memlock();
+    let cgroup = File::open(&config.cgroup).map_err(|source| ProbeError::Cgroup { cgroup: config.cgroup.clone(), source })?;
+    let mut object = EbpfLoader::new().map_max_entries("EVENTS", config.ring_bytes).load(OBJECT).map_err(refused)?;
+
+    let count = u32::try_from(config.edges.len()).unwrap_or(u32::MAX);
+    let events = if config.events { Settings::EVENTS } else { 0 };
+    let current = Settings { epoch: 0, flags: events, rules: count, reserved: 0 };
+    let mut settings: Array<MapData, Settings> = take(&mut object, "SETTINGS")?;
+    settings.set(0, current, 0).map_err(map("SETTINGS"))?;
+    let mut rule_map: Array<MapData, Rules> = take(&mut object, "RULES")?;
+    rule_map.set(0, rules, 0).map_err(map("RULES"))?;
+    let mut found: HashMap<MapData, u64, u32> = take(&mut object, "FOUND")?;
+
+    for name in ["probe_ingress", "probe_egress", "adopt_ingress", "adopt_egress"] {
+        skb_program(&mut object, name)?.load().map_err(program(name))?;
+    }
+    let mut chains = Vec::new();
+    for (array, names) in [
+        ("INGRESS_PROGRAMS", ["probe_ingress", "adopt_ingress"]),
+        ("EGRESS_PROGRAMS", ["probe_egress", "adopt_egress"]),
+    ] {
+        let mut chain: ProgramArray<MapData> = take(&mut object, array)?;
+        for (index, name) in [MAIN, ADOPT].into_iter().zip(names) {
+            let fd = skb_program(&mut object, name)?.fd().map_err(program(name))?;
+            chain.set(index, fd, 0).map_err(map(array))?;
+        }
+        chains.push(chain);
+    }
+    let life = sock_ops(&mut object)?;
+    life.load().map_err(program("probe_life"))?;
+
+    sockets::list(&mut found, &rules, count)?;
+    let attach_error = |program| {
+        let cgroup = config.cgroup.clone();
+        move |source: ProgramError| ProbeError::Attach { program, cgroup, source: Box::new(source) }
+    };
+    let no_link = |program| move |source: LinkError| ProbeError::NoLink { program, source: Box::new(source) };
+    let id = life.attach(&cgroup, CgroupAttachMode::Single).map_err(attach_error("probe_life"))?;
+    let link: SockOpsLink = life.take_link(id).map_err(attach_error("probe_life"))?;
+    let sock_ops = FdLink::try_from(link).map_err(no_link("probe_life"))?;
+    let mut skb_link = |name: &'static str, kind| -> Result<FdLink, ProbeError> {
+        let hook = skb_program(&mut object, name)?;
+        let id = hook.attach(&cgroup, kind, CgroupAttachMode::Single).map_err(attach_error(name))?;
+        let link: CgroupSkbLink = hook.take_link(id).map_err(attach_error(name))?;
+        FdLink::try_from(link).map_err(no_link(name))
+    };
+    let ingress = skb_link("probe_ingress", CgroupSkbAttachType::Ingress)?;
+    let egress = skb_link("probe_egress", CgroupSkbAttachType::Egress)?;
+    sockets::list(&mut found, &rules, count)?;
+
+    let mut probe = Probe {
+        links: Links { ingress, egress, sock_ops },
+        settings,
+        current,
+        counters: take::<PerCpuArray<_, _>>(&mut object, "COUNTERS")?,
+        health: take::<PerCpuArray<_, _>>(&mut object, "HEALTH")?,
+        ring: take::<RingBuf<_>>(&mut object, "EVENTS")?,
+        malformed: 0,
+        edges: config.edges.len(),
+        _chains: chains,
+        _object: object,
+    };
+    probe.write_settings(Settings { flags: events | Settings::LISTED, ..current })?;
+    Ok(probe)
+}
+
+fn take<M: TryFrom<Map, Error = aya::maps::MapError>>(object: &mut Ebpf, name: &'static str) -> Result<M, ProbeError> {
+    let found = object.take_map(name).ok_or(ProbeError::Missing { name })?;
+    M::try_from(found).map_err(map(name))
+}
+
+fn map(map: &'static str) -> impl Fn(aya::maps::MapError) -> ProbeError {
+    move |source| ProbeError::Map { map, source }
+}
+
+fn program(program: &'static str) -> impl Fn(ProgramError) -> ProbeError {
+    move |source| ProbeError::Program { program, source: Box::new(source) }
+}
+
+fn skb_program<'a>(object: &'a mut Ebpf, name: &'static str) -> Result<&'a mut CgroupSkb, ProbeError> {
+    let found: &mut Program = object.program_mut(name).ok_or(ProbeError::Missing { name })?;
+    found.try_into().map_err(program(name))
+}
+
+fn sock_ops(object: &mut Ebpf) -> Result<&mut SockOps, ProbeError> {
+    let found = object.program_mut("probe_life").ok_or(ProbeError::Missing { name: "probe_life" })?;
+    found.try_into().map_err(program("probe_life"))
+}
+
+/// Lack of privilege is the user's to mend, and is told apart from what the kernel cannot do.
+fn refused(error: EbpfError) -> ProbeError {
+    if nix::unistd::geteuid().is_root() { ProbeError::Load(Box::new(error)) } else { ProbeError::NotPermitted(Box::new(error)) }
+}
+
+/// Kernels before 5.11 charge maps to RLIMIT_MEMLOCK, whose default is far below what the maps need. Where raising it is
+/// refused, creating the maps fails and says so.
+fn raise_memlock() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_MEMLOCK) {
+        let unlimited = libc::RLIM_INFINITY;
+        if setrlimit(Resource::RLIMIT_MEMLOCK, unlimited, unlimited).is_err() {
+            let _ = setrlimit(Resource::RLIMIT_MEMLOCK, hard, hard);
+        }
+    }
+}
