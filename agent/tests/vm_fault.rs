@@ -80,11 +80,12 @@ fn a_senders_retransmissions_are_counted_under_loss() {
         stream.set_nodelay(true).unwrap();
         let mut fault = apply(state.path(), FaultKind::Loss { share: 0.2 }, Direction::Egress, peer_edge(Some(9999)));
         let before = tcp_retransmissions();
-        for _ in 0..60 {
-            stream.write_all(b"x").unwrap();
-            stream.read_exact(&mut [0; 1]).unwrap();
-            fault.renew().unwrap();
-        }
+        lab::while_renewing(&mut [&mut fault], || {
+            for _ in 0..60 {
+                stream.write_all(b"x").unwrap();
+                stream.read_exact(&mut [0; 1]).unwrap();
+            }
+        });
         let retransmitted = tcp_retransmissions() - before;
         // 60 requests and their acknowledgements at 20%: at least a handful, whatever the draw.
         assert!(retransmitted >= 3, "{retransmitted}");
@@ -158,7 +159,7 @@ fn loss_and_delay_on_one_target_share_one_netem_and_both_hold() {
         let state = tempfile::tempdir().unwrap();
         let faults = [
             (spec(FaultKind::Loss { share: 0.5 }, Direction::Egress), peer_edge(Some(9999))),
-            (spec(FaultKind::Delay { time: Duration::from_micros(500), jitter: Duration::from_micros(100), distribution: Distribution::Normal }, Direction::Egress), peer_edge(Some(9999))),
+            (spec(FaultKind::Delay { time: Duration::from_millis(8), jitter: Duration::from_millis(1), distribution: Distribution::Normal }, Direction::Egress), peer_edge(Some(9999))),
         ];
         let prepared = Plane::new(state.path()).prepare_blocking(&faults).unwrap();
         assert_eq!(prepared.len(), 1);
@@ -168,7 +169,7 @@ fn loss_and_delay_on_one_target_share_one_netem_and_both_hold() {
         let counts = fault.counts().unwrap();
         assert_eq!((counts[0].hit, counts[1].hit), (2000 - arrived, arrived));
         let text = run("tc", &["qdisc", "show", "dev", &ifbs()[0]]);
-        assert!(text.contains("loss 50%") && text.contains("delay 500us") && text.contains("100us"), "{text}");
+        assert!(text.contains("loss 50%") && text.contains("delay 8ms") && text.contains(" 1ms"), "{text}");
         let removal = fault.remove_blocking();
         assert!(removal.error.is_none() && removal.outcomes.len() == 2);
     });
@@ -283,12 +284,7 @@ fn an_answer_that_is_sent_again_gets_the_same_status_and_counts_once() {
         let mut statuses = on_v0(FaultKind::HttpStatus { status: 503, share: 0.5 }, &served);
         let mut loss = on_v0(FaultKind::Loss { share: 0.2 }, &served);
         let before = tcp_retransmissions();
-        let mut hits = 0;
-        for _ in 0..5 {
-            hits += peer.run(|| Client::connect("10.9.0.1:8081").count("/", 20, 503));
-            statuses.renew().unwrap();
-            loss.renew().unwrap();
-        }
+        let hits = lab::while_renewing(&mut [&mut statuses, &mut loss], || peer.run(|| Client::connect("10.9.0.1:8081").count("/", 100, 503)));
         assert!(tcp_retransmissions() > before, "nothing was sent twice");
         let counts = statuses.counts().unwrap()[0];
         assert_eq!((counts.selected, counts.hit), (100, hits));

@@ -45,8 +45,12 @@ pub struct FaultRule {
     pub protocol: u32,
     /// Bytes before the IP header: 14 on Ethernet and loopback, 0 on devices without a link header.
     pub link_header: u32,
+    /// Index of the ifb that selected packets are sent through; 0 for none.
+    pub ifb: u32,
     /// Status digits in ASCII, the fourth byte unused.
     pub status: [u8; 4],
+    /// Always 0.
+    pub reserved: u32,
 }
 
 /// What a program counted on one CPU.
@@ -124,9 +128,9 @@ pub const fn draw(seed: u64, flow: u64, sequence: u32) -> u32 {
 }
 
 const _: () = {
-    assert!(size_of::<FaultRule>() == 32);
+    assert!(size_of::<FaultRule>() == 40);
     assert!(core::mem::offset_of!(FaultRule, flags) == 16);
-    assert!(core::mem::offset_of!(FaultRule, status) == 28);
+    assert!(core::mem::offset_of!(FaultRule, status) == 32);
     assert!(size_of::<FaultStats>() == 40);
 };
 

@@ -8,7 +8,6 @@ use std::path::Path;
 
 use nix::sys::utsname::uname;
 use stormdrill_core::edge::{EdgeSpec, Role};
-use stormdrill_wire::fault::FaultRule;
 
 use super::filter::{self, Action, Hook, Place};
 use super::link;
@@ -157,7 +156,7 @@ fn attempt(capability: Capability) -> Result<(), Refusal> {
 
 fn classifier(program: Program) -> Result<Object, Refusal> {
     let nothing = EdgeSpec { name: String::new(), role: Role::Downstream, address: None, ports: None, protocol: None };
-    Object::load(program, &FaultRule::default(), &Selection::of_edge(&nothing, Hook::Egress)).map_err(Refusal::Object)
+    Object::load(program, &Selection::of_edge(&nothing, Hook::Egress)).map_err(Refusal::Object)
 }
 
 fn filter(netlink: &mut Netlink, program: Program, action: Action) -> Result<(), Refusal> {

@@ -146,7 +146,7 @@ impl Installed {
     pub(crate) fn build(state_dir: &Path, plan: &HookPlan) -> Result<Self, InstallError> {
         let mut netlink = Netlink::open()?;
         // Everything that can be refused without a trace comes first.
-        let object = Object::load(plan.carrier.program(), &plan.rule(), &plan.selection)?;
+        let object = Object::load(plan.carrier.program(), &plan.selection)?;
         let owner = Owner::current().map_err(InstallError::Owner)?;
         let name = Name::next(owner);
         let clsact = clsact(&mut netlink, &plan.link, plan.hook)?;
@@ -162,11 +162,11 @@ impl Installed {
         let journal = Journal::create(state_dir, &record)?;
         let mut installed = Self { netlink, record, object, carrier: plan.carrier, ifb: None, journal: Some(journal) };
         // From here on, dropping it takes out what was made.
-        installed.add_all()?;
+        installed.add_all(plan.rule())?;
         Ok(installed)
     }
 
-    fn add_all(&mut self) -> Result<(), InstallError> {
+    fn add_all(&mut self, mut rule: FaultRule) -> Result<(), InstallError> {
         let mut action = Action::Direct;
         if let Carrier::Netem(netem) = self.carrier {
             let ifb = link::add_ifb(&mut self.netlink, &self.record.name.to_string())?;
@@ -176,8 +176,10 @@ impl Installed {
             link::set_up(&mut self.netlink, &ifb)?;
             self.step("netem")?;
             action = Action::Redirect(ifb.index);
+            rule.ifb = ifb.index;
             self.ifb = Some(ifb);
         }
+        self.object.set_rule(&rule)?;
         let interface = self.record.place.interface;
         if qdisc::hooks(&mut self.netlink, interface)? == Hooks::Absent {
             match qdisc::add_clsact(&mut self.netlink, interface) {

@@ -78,8 +78,8 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    /// Loads one program with its rule. The lease is not granted: it selects nothing yet.
-    pub(crate) fn load(program: Program, rule: &FaultRule, selection: &Selection) -> Result<Self, ObjectError> {
+    /// Loads one program with its selection. The lease is not granted: it selects nothing yet.
+    pub(crate) fn load(program: Program, selection: &Selection) -> Result<Self, ObjectError> {
         if OBJECT.is_empty() {
             return Err(ObjectError::Missing);
         }
@@ -92,7 +92,6 @@ impl Object {
             .map_err(|source| ObjectError::Load(Box::new(source)))?;
 
         let map = |map| move |source| ObjectError::Map { map, source };
-        array::<FaultRule>(&mut ebpf, "RULE")?.set(0, rule, 0).map_err(map("RULE"))?;
         let mut ports = array::<u64>(&mut ebpf, "PORTS")?;
         for (word, bits) in selection.port_words() {
             ports.set(word, bits, 0).map_err(map("PORTS"))?;
@@ -111,6 +110,11 @@ impl Object {
             .map_err(|source| ObjectError::Program { program: name, source: Box::new(source) })?;
         classifier.load().map_err(|source| ObjectError::Program { program: name, source: Box::new(source) })?;
         Ok(Self { ebpf, program })
+    }
+
+    /// Sets the rule; before the filter is added.
+    pub(crate) fn set_rule(&mut self, rule: &FaultRule) -> Result<(), ObjectError> {
+        array::<FaultRule>(&mut self.ebpf, "RULE")?.set(0, rule, 0).map_err(|source| ObjectError::Map { map: "RULE", source })
     }
 
     /// The program, for a filter.

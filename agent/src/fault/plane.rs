@@ -56,7 +56,7 @@ pub enum FaultError {
         /// The module.
         module: &'static str,
         /// Why.
-        source: Refusal,
+        source: Box<Refusal>,
     },
     /// A status that cannot be written over another.
     #[error("http_status cannot write {status}: a response with another body would break its connection; use 200 to 599, but not 204, 205 or 304")]
@@ -212,7 +212,7 @@ fn require(fault: &'static str, capability: Capability) -> Result<(), FaultError
         Finding::Missing => {
             Err(FaultError::Missing { fault, module, kernel: capability::kernel_release(), remedy: capability::remedy(module) })
         }
-        Finding::Refused(source) => Err(FaultError::Refused { fault, module, source }),
+        Finding::Refused(source) => Err(FaultError::Refused { fault, module, source: Box::new(source) }),
     }
 }
 

@@ -308,3 +308,20 @@ pub(crate) fn apply(state_dir: &Path, kind: FaultKind, direction: Direction, edg
     assert_eq!(prepared.len(), 1);
     prepared.remove(0).apply_blocking().unwrap()
 }
+
+/// Renews faults in the background, as the agent does, while the work is done.
+pub(crate) fn while_renewing<T>(faults: &mut [&mut Applied], work: impl FnOnce() -> T) -> T {
+    let (done, is_done) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while is_done.recv_timeout(Duration::from_millis(500)) == Err(mpsc::RecvTimeoutError::Timeout) {
+                for fault in &mut *faults {
+                    fault.renew().unwrap();
+                }
+            }
+        });
+        let result = work();
+        drop(done);
+        result
+    })
+}

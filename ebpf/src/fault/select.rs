@@ -44,6 +44,14 @@ impl Selected {
     }
 }
 
+/// Whether the fault's own ifb sent the packet on: it puts its index where the index of the receiving device is.
+#[inline(always)]
+pub fn comes_from_ifb(ctx: &TcContext) -> bool {
+    // SAFETY: the context is valid for the run of the program.
+    let from = unsafe { (*ctx.skb.skb).ingress_ifindex };
+    maps::rule().is_some_and(|rule| rule.ifb != 0 && rule.ifb == from)
+}
+
 /// Reads the packet and matches it with the rule.
 #[inline(always)]
 pub fn selected(ctx: &TcContext) -> Option<Selected> {
