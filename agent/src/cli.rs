@@ -1,17 +1,18 @@
 //! The command line: names, flags and exit codes are a contract; see the README.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use stormdrill_core::units;
 
+use crate::diagnostic::Style;
 use crate::exit::Exit;
 use crate::playbook_file::Override;
 
 mod clean;
 mod doctor;
-mod edge_arg;
 mod host;
 mod observe;
 mod output;
@@ -100,7 +101,7 @@ struct Observe {
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    units::parse_duration(text).map_err(|problem| problem.to_string())
+    units::duration::parse(text).map_err(|error| format!("{error}: {}", error.advice()))
 }
 
 /// Runs the command that the arguments name.
@@ -120,9 +121,22 @@ pub fn main() -> Exit {
     match cli.command {
         Command::Run(args) => run::run(&args, &cli.state_dir),
         Command::Validate { playbooks } => playbook_command(|out, err| validate::run(&playbooks, &[], Style::of_stderr(), out, err)),
-        Command::Plan { playbook, set } => playbook_command(|out, err| plan::run(&playbook, &set, Style::of_stderr(), out, err)),
+        Command::Plan { playbook, set } => playbook_command(|out, err| plan::run(&playbook, &set, &host::facts(), Style::of_stderr(), out, err)),
         Command::Observe(args) => observe::run(&args, &cli.state_dir),
         Command::Doctor { json } => doctor::run(json, &cli.state_dir),
         Command::Clean { force } => clean::run(&cli.state_dir, force),
+    }
+}
+
+/// Runs a command that says something about playbooks: a closed pipe ends it quietly.
+fn playbook_command(command: impl FnOnce(&mut dyn io::Write, &mut dyn io::Write) -> io::Result<u8>) -> Exit {
+    match command(&mut io::stdout().lock(), &mut io::stderr().lock()) {
+        Ok(0) => Exit::Pass,
+        Ok(_) => Exit::Usage,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Pass,
+        Err(error) => {
+            crate::report::log::complain(&error.to_string());
+            Exit::Environment
+        }
     }
 }

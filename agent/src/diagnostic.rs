@@ -143,8 +143,7 @@ impl<'a> Shown<'a> {
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         let line = text[line_start..].lines().next().unwrap_or_default();
         if line.len() > MAX_LINE || text.is_empty() {
-            let number = before.matches('\n').count() + 1;
-            let column = before[line_start..].chars().count() + 1;
+            let (number, column) = problem.place.line_and_column(&text);
             let message = format!("{name}:{number}:{column}: {}", problem.message);
             return Self {
                 problem,

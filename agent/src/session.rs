@@ -132,7 +132,7 @@ impl Session {
     /// Every closed window is final: there is nothing left to wait for.
     #[must_use]
     pub fn settled(&self) -> bool {
-        self.open.is_none() && self.closing.is_empty() && self.tracker.is_idle()
+        self.open.is_none() && self.closing.is_empty() && self.tracker.is_settled()
     }
 
     /// Ends the observation: settles what is closing and finalises every window, whatever is still pending.

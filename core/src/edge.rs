@@ -3,6 +3,24 @@
 use std::fmt;
 use std::net::IpAddr;
 
+pub mod argument;
+
+/// Longest name of an edge or a playbook, in characters.
+pub const MAX_NAME: usize = 63;
+
+/// The name that stands for all traffic of no edge; no edge may have it.
+pub const OTHER: &str = "other";
+
+/// Whether a text can name an edge or a playbook: `[a-z0-9-]`, not led or ended by a hyphen, 1 to 63 characters.
+#[must_use]
+pub fn is_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=MAX_NAME).contains(&text.len())
+        && text.chars().all(allowed)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
 /// Which end of a connection this host's socket is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
@@ -104,8 +122,8 @@ pub struct EdgeSpec {
     pub protocol: Option<Protocol>,
 }
 
-/// Most edges that a drill may have; labels and kernel maps stay bounded.
-pub const MAX_EDGES: usize = 64;
+/// Most edges that a drill may have: as many as the kernel program has rules for.
+pub const MAX_EDGES: usize = 62;
 
 /// Position of an edge in the drill's list of edges. The kernel counts under the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -36,6 +36,8 @@ mod expectation;
 
 mod wording;
 
+pub(crate) use wording::quantity;
+
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -131,20 +133,13 @@ pub struct Judgement {
 /// Judges all expectations: one judgement each, in their order.
 #[must_use]
 pub fn judge(expectations: &[Expectation], evidence: &Evidence<'_>) -> Vec<Judgement> {
-    expectations
-        .iter()
-        .map(|expectation| expectation::judge(expectation, evidence))
-        .collect()
+    expectations.iter().map(|expectation| expectation::judge(expectation, evidence)).collect()
 }
 
 /// The drill's verdict: the worst of its judgements. Without any, nothing was shown.
 #[must_use]
 pub fn drill_verdict(judgements: &[Judgement]) -> Verdict {
-    judgements
-        .iter()
-        .map(|judgement| judgement.verdict)
-        .max()
-        .unwrap_or(Verdict::Inconclusive)
+    judgements.iter().map(|judgement| judgement.verdict).max().unwrap_or(Verdict::Inconclusive)
 }
 
 /// Whether the fault had an effect that the drill could rest on.

@@ -11,6 +11,8 @@ pub mod edge;
 
 pub mod playbook;
 
+pub mod plan;
+
 pub mod fault;
 
 pub mod expectation;

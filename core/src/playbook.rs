@@ -129,3 +129,6 @@ pub struct Guard {
     /// For how many windows in a row, at least 1.
     pub windows: u32,
 }
+
+#[cfg(test)]
+mod tests;

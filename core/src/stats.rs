@@ -48,9 +48,6 @@ impl Tails {
     /// The same probability at both ends.
     #[must_use]
     pub const fn each(alpha: f64) -> Self {
-        Self {
-            below: alpha,
-            above: alpha,
-        }
+        Self { below: alpha, above: alpha }
     }
 }

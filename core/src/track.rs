@@ -7,31 +7,33 @@
 
 pub mod ledger;
 
-pub mod order;
+pub mod stats;
 
-pub mod head;
+mod order;
+
+mod head;
 
 pub mod http;
 
-pub mod attempt;
+mod attempt;
 
-pub mod connection;
+mod connection;
 
-pub mod pairing;
+mod pairing;
 
-pub mod books;
+mod books;
 
-pub mod cohort;
+mod cohort;
 
-pub mod gauge;
+mod gauge;
 
-pub mod sample;
+mod sample;
 
-pub mod aged;
+pub(crate) mod aged;
 
-pub mod queue;
+mod queue;
 
-pub mod hash;
+pub(crate) mod hash;
 
 use std::net::SocketAddr;
 
@@ -40,9 +42,9 @@ use crate::event::{ProbeEvent, ProbeEventKind};
 use crate::retry::fingerprint;
 use crate::retry::marker::MarkerHeader;
 use crate::track::books::Books;
-use crate::track::cohort::Misfits;
 use crate::track::order::Order;
-use crate::track::pairing::{Connections, Mismatches, Place, THIS_HOST};
+use crate::track::pairing::{Connections, Place, THIS_HOST};
+use crate::track::stats::TrackStats;
 use crate::window::{KernelWindow, Window};
 
 /// Limits in time and memory.
@@ -98,27 +100,6 @@ impl Default for TrackConfig {
     }
 }
 
-/// What the tracker could not see, place, or keep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TrackStats {
-    /// Events taken in.
-    pub events: u64,
-    /// Events that came after their time had been dealt with; used all the same.
-    pub late_events: u64,
-    /// Events of connections whose role is unknown; booked on no edge.
-    pub unknown_role: u64,
-    /// Events for an edge that does not exist, or that has the other role; booked on no edge.
-    pub misplaced: u64,
-    /// What did not fit together on a connection.
-    pub mismatches: Mismatches,
-    /// What fitted into no window.
-    pub misfits: Misfits,
-    /// Identities forgotten for want of room.
-    pub evicted_ids: u64,
-    /// Failures forgotten for want of room.
-    pub evicted_failures: u64,
-}
-
 /// Follows the requests of all edges.
 #[derive(Debug)]
 pub struct Tracker {
@@ -126,6 +107,8 @@ pub struct Tracker {
     order: Order,
     connections: Connections,
     books: Books,
+    /// Windows that became final while events were dealt with.
+    finalised: Vec<Window>,
     events: u64,
     unknown_role: u64,
     misplaced: u64,
@@ -139,6 +122,7 @@ impl Tracker {
             order: Order::new(config.hold_ns, config.max_held),
             connections: Connections::new(config.max_connections, config.max_attempts, config.marker.clone()),
             books: Books::new(edges, &config),
+            finalised: Vec::new(),
             events: 0,
             unknown_role: 0,
             misplaced: 0,
@@ -167,16 +151,25 @@ impl Tracker {
 
     /// The windows that became final, in order: all of their attempts have an outcome, or the horizon has passed.
     ///
-    /// To be called when the ring has been read: with no event for ten holds, the clock alone lets the last ones through.
+    /// To be called when the ring has been read: with no event for ten holds, the clock alone lets the last ones
+    /// through. What a window holds depends on when things happened, never on when this is called.
     pub fn finalised(&mut self, now_ns: u64) -> Vec<Window> {
         self.order.tick(now_ns);
         self.catch_up();
+        let released_ns = self.order.released_ns();
+        self.pass_horizons(released_ns);
         // Some events of the window's last moments may be stamped a little after its end.
-        let settled_ns = self.order.released_ns().saturating_sub(self.config.hold_ns);
-        let horizon_ns = self.config.horizon_ns;
-        self.take_windows(now_ns, |end_ns, open| {
-            (open == 0 && end_ns <= settled_ns) || end_ns.saturating_add(horizon_ns) <= now_ns
-        })
+        let settled_ns = released_ns.saturating_sub(self.config.hold_ns);
+        while self.books.cohorts.oldest_closed().is_some_and(|(window, open)| open == 0 && window.end_ns <= settled_ns) {
+            self.finalise_oldest(now_ns);
+        }
+        std::mem::take(&mut self.finalised)
+    }
+
+    /// Every window that was closed has become final: there is nothing left to wait for.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.books.cohorts.oldest_closed().is_none()
     }
 
     /// All windows that were closed, as they stand: the end of the observation.
@@ -184,7 +177,17 @@ impl Tracker {
         for event in self.order.all() {
             self.apply(event);
         }
-        self.take_windows(now_ns, |_, _| true)
+        self.pass_horizons(now_ns);
+        while !self.books.cohorts.is_idle() {
+            self.finalise_oldest(now_ns);
+        }
+        std::mem::take(&mut self.finalised)
+    }
+
+    /// Every window that was closed is final: there is nothing left to wait for.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.books.cohorts.is_idle() && self.finalised.is_empty()
     }
 
     /// Connections of an edge that are open, as far as events were dealt with.
@@ -208,16 +211,20 @@ impl Tracker {
         }
     }
 
-    fn take_windows(&mut self, now_ns: u64, is_final: impl Fn(u64, u64) -> bool) -> Vec<Window> {
-        let mut windows = Vec::new();
-        while let Some((window, open)) = self.books.cohorts.oldest_closed() {
-            if !is_final(window.end_ns, open) {
+    /// Makes the windows final whose horizon lies before `now_ns`.
+    fn pass_horizons(&mut self, now_ns: u64) {
+        while let Some((window, _)) = self.books.cohorts.oldest_closed() {
+            let horizon_ns = window.end_ns.saturating_add(self.config.horizon_ns);
+            if horizon_ns > now_ns {
                 break;
             }
-            let attempts = (open > 0).then(|| self.connections.attempts()).into_iter().flatten();
-            windows.extend(self.books.cohorts.finalise(attempts, now_ns, self.config.hang_after_ns));
+            self.finalise_oldest(horizon_ns);
         }
-        windows
+    }
+
+    fn finalise_oldest(&mut self, at_ns: u64) {
+        let window = self.books.cohorts.finalise(self.connections.attempts(), at_ns, self.config.hang_after_ns);
+        self.finalised.extend(window);
     }
 
     fn catch_up(&mut self) {
@@ -227,6 +234,7 @@ impl Tracker {
     }
 
     fn apply(&mut self, event: ProbeEvent) {
+        self.pass_horizons(event.at_ns);
         let place = Place { conn: event.conn, edge: event.edge, epoch: event.epoch, at_ns: event.at_ns };
         let books = &mut self.books;
         match event.kind {

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use crate::edge::EdgeId;
 use crate::event::{ConnectFailure, Epoch};
 
+pub mod merge;
+
 /// The three parts of a drill, and the single one of an observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PhaseName {
@@ -221,10 +223,7 @@ pub struct Window {
 impl Window {
     /// Length in seconds.
     #[must_use]
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a window is far shorter than 2^52 ns"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "a window is far shorter than 2^52 ns")]
     pub fn seconds(&self) -> f64 {
         self.end_ns.saturating_sub(self.start_ns) as f64 / 1e9
     }

@@ -50,8 +50,8 @@ fn install() -> Result<PathBuf> {
 fn check(program: &PathBuf) -> Result<()> {
     for manifest in ["Cargo.toml", "ebpf/Cargo.toml"] {
         let mut deny = Command::new(program);
-        deny.args(["--log-level", "error", "--offline", "--manifest-path", manifest, "check", "--config"]);
-        command::run(deny.arg(paths::workspace().join("deny.toml")).args(["bans", "licenses", "sources"]).current_dir(paths::workspace()))?;
+        deny.args(["--log-level", "error", "--manifest-path", manifest, "--config"]).arg(paths::workspace().join("deny.toml"));
+        command::run(deny.args(["check", "bans", "licenses", "sources"]).current_dir(paths::workspace()))?;
     }
     Ok(())
 }

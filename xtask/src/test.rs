@@ -11,7 +11,7 @@ use std::fs;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use self::libtest::Tally;
@@ -65,8 +65,11 @@ pub(crate) fn run(options: &Options, strict: bool) -> Result<ExitCode> {
             .args(["build", "--package", "stormdrill", "--package", "stormdrill-lab", "--bins"])
             .current_dir(paths::workspace()),
     )?;
-    let targets: Vec<Target> =
-        targets::build()?.into_iter().filter(|target| options.only.is_empty() || options.only.contains(&target.name)).collect();
+    let mut targets = targets::build()?;
+    if let Some(unknown) = options.only.iter().find(|name| !targets.iter().any(|target| target.name == **name)) {
+        bail!("no test program is called {unknown}: there are {}", names(&targets));
+    }
+    targets.retain(|target| options.only.is_empty() || options.only.contains(&target.name));
     for target in targets.iter().filter(|target| target.place == Place::Host) {
         tally += on_host(target)?;
     }
@@ -81,6 +84,10 @@ pub(crate) fn run(options: &Options, strict: bool) -> Result<ExitCode> {
     }
     say::result(tally.to_string());
     Ok(if is_success(&tally, strict) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn names(targets: &[Target]) -> String {
+    targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// A run in which nothing was tested proves nothing.

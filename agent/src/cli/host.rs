@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use nix::sys::utsname::uname;
+use stormdrill_core::plan::host::{Feature, HostFacts};
 use stormdrill_core::playbook::Scope;
 use thiserror::Error;
 
@@ -58,4 +59,33 @@ fn unified_of(pid: u32) -> Result<String, ScopeError> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup"))
         .map_err(|source| ScopeError::NoProcess { pid, source })?;
     text.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned).ok_or(ScopeError::NoUnified { pid })
+}
+
+/// A function that is in the kernel's symbol table when the feature is built in or loaded.
+const fn symbol(feature: Feature) -> Option<&'static str> {
+    match feature {
+        Feature::SchIngress => Some(" clsact_init"),
+        Feature::ClsBpf => Some(" cls_bpf_classify"),
+        Feature::ActMirred => Some(" tcf_mirred_act"),
+        Feature::Ifb => Some(" ifb_xmit"),
+        Feature::SchNetem => Some(" netem_enqueue"),
+        Feature::Cgroup2 | Feature::SkStorage => None,
+    }
+}
+
+/// What `plan` can say of this host without a privilege and without a socket: what the running kernel holds, and which
+/// modules are installed for it. A symbol table that cannot be read leaves the question open.
+pub(super) fn facts() -> HostFacts {
+    let release = kernel();
+    let modules = std::fs::read_to_string(format!("/lib/modules/{release}/modules.dep")).unwrap_or_default();
+    let mut facts = HostFacts::default();
+    if let Ok(symbols) = std::fs::read_to_string("/proc/kallsyms") {
+        for feature in Feature::MODULES {
+            let built_in = symbol(feature).is_some_and(|symbol| symbols.contains(symbol));
+            let installed = modules.contains(&format!("/{}.ko", feature.as_str()));
+            facts = facts.with(feature, built_in || installed);
+        }
+    }
+    facts.kernel = Some(release);
+    facts
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use stormdrill_core::edge::argument::{self, ArgumentError};
 use stormdrill_core::edge::{EdgeSpec, Role};
 use stormdrill_core::playbook::Scope;
 use stormdrill_core::report::json;
@@ -13,7 +14,6 @@ use stormdrill_core::window::{Phase, PhaseName, Window};
 use thiserror::Error;
 use tokio::sync::mpsc;
 
-use super::edge_arg::{self, EdgeArgError};
 use super::{host, output};
 use crate::clock;
 use crate::driver::Progress as _;
@@ -28,6 +28,17 @@ const WINDOW: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(5);
 /// How long the end waits for answers to the last requests.
 const DRAIN: Duration = Duration::from_secs(1);
+
+/// What is wrong with the edges asked for.
+#[derive(Debug, Error)]
+enum UsageError {
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
+    #[error("nothing to observe: give `--ingress web=:8080` or `--downstream db=10.0.0.5:3306`")]
+    Nothing,
+    #[error("two edges are called `{name}`: give each a name of its own")]
+    Twice { name: String },
+}
 
 /// Why an observation could not be made.
 #[derive(Debug, Error)]
@@ -50,10 +61,6 @@ pub(super) fn run(args: &super::Observe, state_dir: &Path) -> Exit {
             return Exit::Usage;
         }
     };
-    if edges.is_empty() {
-        log::complain("nothing to observe: give --ingress web=:8080 or --downstream db=10.0.0.5:3306");
-        return Exit::Usage;
-    }
     match observe(&edges, args, state_dir) {
         Ok(()) => Exit::Pass,
         Err(error) => {
@@ -63,11 +70,19 @@ pub(super) fn run(args: &super::Observe, state_dir: &Path) -> Exit {
     }
 }
 
-fn edges(args: &super::Observe) -> Result<Vec<EdgeSpec>, EdgeArgError> {
-    let ingress = args.ingress.iter().map(|given| edge_arg::parse(Role::Ingress, given));
-    let downstream = args.downstream.iter().map(|given| edge_arg::parse(Role::Downstream, given));
+fn edges(args: &super::Observe) -> Result<Vec<EdgeSpec>, UsageError> {
+    let ingress = args.ingress.iter().map(|given| argument::parse(Role::Ingress, given));
+    let downstream = args.downstream.iter().map(|given| argument::parse(Role::Downstream, given));
     let edges: Vec<EdgeSpec> = ingress.chain(downstream).collect::<Result<_, _>>()?;
-    edge_arg::unique(&edges)?;
+    if edges.is_empty() {
+        return Err(UsageError::Nothing);
+    }
+    for (index, edge) in edges.iter().enumerate() {
+        // Results of two edges with one name could not be told apart.
+        if edges.iter().take(index).any(|before| before.name == edge.name) {
+            return Err(UsageError::Twice { name: edge.name.clone() });
+        }
+    }
     Ok(edges)
 }
 

@@ -143,7 +143,7 @@ fn judged(
 }
 
 fn deliver(result: &DrillResult, args: &super::Run) -> Result<(), RunError> {
-    let text = terminal::render(result);
+    let text = terminal::render(&json::Run::of(result));
     let json = json::run(result);
     if args.json.as_deref() != Some(Path::new("-")) {
         output::stdout(&text);

@@ -243,3 +243,6 @@ fn windows(reader: &mut Reader<'_>) -> Result<u32, GrammarError> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

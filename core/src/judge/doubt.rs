@@ -16,34 +16,21 @@ pub(crate) fn overrule(
 ) -> (Verdict, Option<String>) {
     let basis = match metric {
         Metric::DownstreamQps | Metric::IngressQps | Metric::Amplification => Basis::Counts,
-        Metric::RetryRatio { .. } | Metric::SuccessRatio | Metric::FailureLatency { .. } => {
-            Basis::Events
-        }
+        Metric::RetryRatio { .. } | Metric::SuccessRatio | Metric::FailureLatency { .. } => Basis::Events,
     };
     if let Some(broken) = health::broken(phase, basis, used, evidence) {
         return (Verdict::Invalid, Some(broken));
     }
     let doubts = [
         (Verdict::Invalid, health::overloaded(evidence.load)),
-        (
-            Verdict::Vacuous,
-            if phase == PhaseName::Baseline {
-                None
-            } else {
-                effect::untested(metric, evidence)
-            },
-        ),
+        (Verdict::Vacuous, if phase == PhaseName::Baseline { None } else { effect::untested(metric, evidence) }),
     ];
-    let Some((doubted, doubt)) = doubts
-        .into_iter()
-        .find_map(|(verdict, doubt)| Some((verdict, doubt?)))
-    else {
+    let Some((doubted, doubt)) = doubts.into_iter().find_map(|(verdict, doubt)| Some((verdict, doubt?))) else {
         return (verdict, reason);
     };
     if verdict == Verdict::Fail {
         // A limit that was broken is broken, whatever else went wrong.
-        let reason =
-            reason.map_or_else(|| doubt.clone(), |reason| format!("{reason}; and {doubt}"));
+        let reason = reason.map_or_else(|| doubt.clone(), |reason| format!("{reason}; and {doubt}"));
         return (Verdict::Fail, Some(reason));
     }
     (doubted, Some(doubt))

@@ -40,18 +40,10 @@ pub(crate) fn of(fault: &FaultOutcome, evidence: &Evidence<'_>) -> Effect {
     let during = windows::of_phase(evidence, PhaseName::Fault);
     let baseline = windows::of_phase(evidence, PhaseName::Baseline);
     let felt = (0..evidence.edges.len())
-        .filter(|&edge| {
-            evidence.edges[edge].name == fault.spec.to || evidence.edges[edge].role == Role::Ingress
-        })
+        .filter(|&edge| evidence.edges[edge].name == fault.spec.to || evidence.edges[edge].role == Role::Ingress)
         .map(|edge| {
-            let failed = rose(
-                measure::failed_share(edge, &during),
-                measure::failed_share(edge, &baseline),
-            );
-            let retried = rose(
-                measure::retry_share(edge, &during, RetryBase::All),
-                measure::retry_share(edge, &baseline, RetryBase::All),
-            );
+            let failed = rose(measure::failed_share(edge, &during), measure::failed_share(edge, &baseline));
+            let retried = rose(measure::retry_share(edge, &during, RetryBase::All), measure::retry_share(edge, &baseline, RetryBase::All));
             if failed || retried {
                 Effect::Failed
             } else if slowed(edge, &during, &baseline) {
@@ -73,14 +65,10 @@ fn rose(during: Option<Share>, baseline: Option<Share>) -> bool {
         return false;
     };
     let baseline = baseline.map_or(NOTHING, |share| share.estimate(tails, 1.0));
-    during.value - baseline.value > LEAST_CHANGE
-        && quotient::difference_at_least(during, baseline) > 0.0
+    during.value - baseline.value > LEAST_CHANGE && quotient::difference_at_least(during, baseline) > 0.0
 }
 
-const NOTHING: Estimate = Estimate {
-    value: 0.0,
-    interval: Interval { lo: 0.0, hi: 0.0 },
-};
+const NOTHING: Estimate = Estimate { value: 0.0, interval: Interval { lo: 0.0, hi: 0.0 } };
 
 /// Whether more answers than before took longer than the baseline's 99th percentile.
 fn slowed(edge: usize, during: &[&Window], baseline: &[&Window]) -> bool {
@@ -92,10 +80,7 @@ fn slowed(edge: usize, during: &[&Window], baseline: &[&Window]) -> bool {
         let slow = times.iter().filter(|time| **time > usual.value).count();
         (!times.is_empty()).then(|| Share::of_all(slow as u64, times.len() as u64))
     };
-    rose(
-        slower(&measure::answer_times(edge, during)),
-        slower(&before),
-    )
+    rose(slower(&measure::answer_times(edge, during)), slower(&before))
 }
 
 /// Why an expectation on `metric` was not tested; `None` if at least one fault reached what it is about.
@@ -118,8 +103,7 @@ pub(crate) fn untested(metric: Metric, evidence: &Evidence<'_>) -> Option<String
 /// enough for it.
 const fn needed(metric: Metric, kind: &FaultKind) -> Effect {
     match (metric, kind) {
-        (Metric::SuccessRatio | Metric::FailureLatency { .. } | Metric::IngressQps, _)
-        | (_, FaultKind::Delay { .. }) => Effect::Slowed,
+        (Metric::SuccessRatio | Metric::FailureLatency { .. } | Metric::IngressQps, _) | (_, FaultKind::Delay { .. }) => Effect::Slowed,
         _ => Effect::Failed,
     }
 }

@@ -25,10 +25,7 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
     let mut samples: Vec<(u32, Sample)> = Vec::new();
     let mut gap = None;
     for group in groups(limit.metric, scene) {
-        match limit.sample(Scene {
-            judged: group,
-            ..scene
-        }) {
+        match limit.sample(Scene { judged: group, ..scene }) {
             Ok(sample) => samples.extend(group.first().map(|window| (window.epoch, sample))),
             // A window without a failure, or without a request between busy ones, breaks nothing.
             Err(found) => gap = Some(found),
@@ -40,12 +37,7 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
     let level = ALPHA / samples.len() as f64;
     let observed = limit.observed(worst);
     let tails = Tails::each(level);
-    let outcome = |verdict, reason| Outcome {
-        verdict,
-        observed: Some(observed),
-        interval: Some(limit.interval(worst, tails)),
-        reason,
-    };
+    let outcome = |verdict, reason| Outcome { verdict, observed: Some(observed), interval: Some(limit.interval(worst, tails)), reason };
     let broken = broken(limit, &samples);
     if broken > 0 {
         return outcome(
@@ -58,10 +50,7 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
             )),
         );
     }
-    let open = samples
-        .iter()
-        .filter(|(_, sample)| limit.holds(sample, ALPHA, 1.0) != Some(true))
-        .count();
+    let open = samples.iter().filter(|(_, sample)| limit.holds(sample, ALPHA, 1.0) != Some(true)).count();
     if open > 0 {
         let reason = format!(
             "{open} of {} windows cannot be told from the limit of {}; the worst is window {epoch} with {} ({}): \
@@ -97,22 +86,14 @@ fn groups<'a>(metric: Metric, scene: Scene<'a>) -> Vec<&'a [&'a Window]> {
     }
     // What is left at the end joins the last group.
     let ends = starts.iter().copied().skip(1).chain([windows.len()]);
-    starts
-        .iter()
-        .zip(ends)
-        .map(|(&start, end)| &windows[start..end])
-        .collect()
+    starts.iter().zip(ends).map(|(&start, end)| &windows[start..end]).collect()
 }
 
 fn worst(limit: Limit, samples: &[(u32, Sample)]) -> Option<(u32, &Sample)> {
     samples
         .iter()
         .map(|(epoch, sample)| (*epoch, sample))
-        .max_by(|a, b| {
-            limit
-                .excess(limit.observed(a.1))
-                .total_cmp(&limit.excess(limit.observed(b.1)))
-        })
+        .max_by(|a, b| limit.excess(limit.observed(a.1)).total_cmp(&limit.excess(limit.observed(b.1))))
 }
 
 /// How many windows Holm's procedure calls broken.
@@ -120,10 +101,7 @@ fn broken(limit: Limit, samples: &[(u32, Sample)]) -> usize {
     let mut rejected = 0;
     while rejected < samples.len() {
         let level = ALPHA / (samples.len() - rejected) as f64;
-        let failing = samples
-            .iter()
-            .filter(|(_, sample)| limit.holds(sample, level, 1.0) == Some(false))
-            .count();
+        let failing = samples.iter().filter(|(_, sample)| limit.holds(sample, level, 1.0) == Some(false)).count();
         if failing <= rejected {
             break;
         }

@@ -3,9 +3,7 @@
 use crate::expectation::{Demand, Expectation, Metric};
 use crate::judge::limit::{Limit, Outcome};
 use crate::judge::measure::{self, Scene};
-use crate::judge::{
-    Evidence, Judgement, Verdict, doubt, every_window, outage, recovery, windows, wording,
-};
+use crate::judge::{Evidence, Judgement, Verdict, doubt, every_window, outage, recovery, windows, wording};
 use crate::window::{PhaseName, Window};
 
 /// A judgement, and how far its value is on the wrong side.
@@ -19,20 +17,12 @@ pub(crate) fn judge(expectation: &Expectation, evidence: &Evidence<'_>) -> Judge
     let edges: Vec<usize> = (0..evidence.edges.len())
         .filter(|&edge| {
             let spec = &evidence.edges[edge];
-            let named = expectation
-                .edge
-                .as_ref()
-                .is_none_or(|name| *name == spec.name);
+            let named = expectation.edge.as_ref().is_none_or(|name| *name == spec.name);
             named && measure::applies_to(expectation.metric, spec.role)
         })
         .collect();
-    let judged: Vec<Ranked> = edges
-        .iter()
-        .map(|&edge| judge_edge(expectation, edge, evidence))
-        .collect();
-    let worst = judged.into_iter().max_by(|a, b| {
-        (a.judgement.verdict.cmp(&b.judgement.verdict)).then(a.excess.total_cmp(&b.excess))
-    });
+    let judged: Vec<Ranked> = edges.iter().map(|&edge| judge_edge(expectation, edge, evidence)).collect();
+    let worst = judged.into_iter().max_by(|a, b| (a.judgement.verdict.cmp(&b.judgement.verdict)).then(a.excess.total_cmp(&b.excess)));
     match worst {
         Some(mut worst) => {
             // Without an edge in the text, the reader must be told which one is meant.
@@ -49,7 +39,7 @@ pub(crate) fn judge(expectation: &Expectation, evidence: &Evidence<'_>) -> Judge
 }
 
 fn not_applicable(expectation: &Expectation) -> Judgement {
-    let name = wording::name_of(expectation.metric);
+    let name = expectation.metric;
     let reason = match &expectation.edge {
         Some(edge) => format!("no edge {edge} is observed that {name} applies to"),
         None => format!("no edge is observed that {name} applies to"),
@@ -79,23 +69,10 @@ fn judge_edge(expectation: &Expectation, edge: usize, evidence: &Evidence<'_>) -
     let phase = phase_of(expectation);
     let judged = windows::of_phase(evidence, phase);
     let baseline = windows::of_phase(evidence, PhaseName::Baseline);
-    let scene = Scene {
-        edges: evidence.edges,
-        edge,
-        judged: &judged,
-        baseline: &baseline,
-        phase: phase.as_str(),
-    };
+    let scene = Scene { edges: evidence.edges, edge, judged: &judged, baseline: &baseline, phase: phase.as_str() };
     let (outcome, limit, unit, excess) = hold_against(expectation, scene, evidence);
     let used = windows_used(expectation, scene);
-    let (verdict, reason) = doubt::overrule(
-        expectation.metric,
-        phase,
-        &used,
-        evidence,
-        outcome.verdict,
-        outcome.reason,
-    );
+    let (verdict, reason) = doubt::overrule(expectation.metric, phase, &used, evidence, outcome.verdict, outcome.reason);
     Ranked {
         judgement: Judgement {
             text: expectation.text.clone(),
@@ -114,38 +91,17 @@ fn judge_edge(expectation: &Expectation, edge: usize, evidence: &Evidence<'_>) -
 }
 
 /// The bare comparison, its limit and unit, and how far the value is on the wrong side.
-fn hold_against(
-    expectation: &Expectation,
-    scene: Scene<'_>,
-    evidence: &Evidence<'_>,
-) -> (Outcome, f64, &'static str, f64) {
+fn hold_against(expectation: &Expectation, scene: Scene<'_>, evidence: &Evidence<'_>) -> (Outcome, f64, &'static str, f64) {
     match expectation.demand {
-        Demand::Limit {
-            op,
-            value,
-            increase,
-            every_window,
-            ..
-        } => {
-            let limit = Limit {
-                metric: expectation.metric,
-                op,
-                value,
-                increase,
-            };
-            let mut outcome = if every_window {
-                every_window::judge(limit, scene)
-            } else {
-                limit.judge(scene)
-            };
+        Demand::Limit { op, value, increase, every_window, .. } => {
+            let limit = Limit { metric: expectation.metric, op, value, increase };
+            let mut outcome = if every_window { every_window::judge(limit, scene) } else { limit.judge(scene) };
             if outcome.verdict == Verdict::Pass
                 && let Some(hidden) = outage::behind_pass(limit, scene)
             {
                 outcome.reason = Some(hidden);
             }
-            let excess = outcome
-                .observed
-                .map_or(f64::NEG_INFINITY, |observed| limit.excess(observed));
+            let excess = outcome.observed.map_or(f64::NEG_INFINITY, |observed| limit.excess(observed));
             (outcome, value, limit.unit(), excess)
         }
         Demand::Recovers { to, within } => {
@@ -157,12 +113,8 @@ fn hold_against(
                 (None, Verdict::Fail) => f64::INFINITY,
                 (None, _) => f64::NEG_INFINITY,
             };
-            let outcome = Outcome {
-                verdict: recovery.verdict,
-                observed: recovery.observed,
-                interval: recovery.interval,
-                reason: recovery.reason,
-            };
+            let outcome =
+                Outcome { verdict: recovery.verdict, observed: recovery.observed, interval: recovery.interval, reason: recovery.reason };
             (outcome, recovery.limit, recovery.unit, excess)
         }
     }

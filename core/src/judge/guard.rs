@@ -26,20 +26,18 @@ impl GuardState {
     /// A guard that has seen nothing yet; `edges` by [`crate::edge::EdgeId`].
     #[must_use]
     pub fn new(guard: &Guard, edges: &[EdgeSpec]) -> Self {
-        Self {
-            guard: guard.clone(),
-            edges: edges.to_vec(),
-            streaks: vec![0; edges.len()],
-            baseline: Vec::new(),
-        }
+        Self { guard: guard.clone(), edges: edges.to_vec(), streaks: vec![0; edges.len()], baseline: Vec::new() }
     }
 
     /// Takes the next closed window, in order of time. `Some` says why the drill must end.
     ///
-    /// A window that cannot be measured (no request, or no baseline yet) neither lengthens nor breaks a row.
+    /// A window that cannot be measured (no request, or no baseline yet) or lies between phases neither lengthens nor breaks a row.
     pub fn observe(&mut self, window: &Window) -> Option<String> {
         if window.phase == PhaseName::Baseline && self.guard.metric == Metric::Amplification {
             self.baseline.push(window.clone());
+        }
+        if window.phase == PhaseName::Transition || window.seconds() <= 0.0 {
+            return None;
         }
         let mut tripped = None;
         for edge in 0..self.edges.len() {
@@ -63,29 +61,15 @@ impl GuardState {
 
     fn watches(&self, edge: usize) -> bool {
         let spec = &self.edges[edge];
-        measure::applies_to(self.guard.metric, spec.role)
-            && self
-                .guard
-                .edge
-                .as_ref()
-                .is_none_or(|name| *name == spec.name)
+        measure::applies_to(self.guard.metric, spec.role) && self.guard.edge.as_ref().is_none_or(|name| *name == spec.name)
     }
 
     /// The window's value; `Some(None)` if there was nothing that could be too high, `None` if it is not known.
-    #[expect(
-        clippy::option_option,
-        reason = "unknown and nothing to measure are different answers"
-    )]
+    #[expect(clippy::option_option, reason = "unknown and nothing to measure are different answers")]
     fn value(&self, edge: usize, window: &Window) -> Option<Option<f64>> {
         let judged = [window];
         let baseline: Vec<&Window> = self.baseline.iter().collect();
-        let scene = Scene {
-            edges: &self.edges,
-            edge,
-            judged: &judged,
-            baseline: &baseline,
-            phase: window.phase.as_str(),
-        };
+        let scene = Scene { edges: &self.edges, edge, judged: &judged, baseline: &baseline, phase: window.phase.as_str() };
         match measure::absolute(self.guard.metric, scene) {
             Ok(sample) => Some(Some(sample.value())),
             Err(Gap::NoFailure(_)) => Some(None),
@@ -98,7 +82,7 @@ impl GuardState {
         format!(
             "guard `{}`: {} of {} was {} for {}",
             self.guard.text,
-            wording::name_of(self.guard.metric),
+            self.guard.metric,
             self.edges[edge].name,
             quantity(value, unit),
             counted(u64::from(self.guard.windows.max(1)), "window"),

@@ -20,12 +20,7 @@ pub(crate) enum Basis {
 }
 
 /// Why no verdict can be drawn from the windows used; `None` if it can.
-pub(crate) fn broken(
-    phase: PhaseName,
-    basis: Basis,
-    used: &[&Window],
-    evidence: &Evidence<'_>,
-) -> Option<String> {
+pub(crate) fn broken(phase: PhaseName, basis: Basis, used: &[&Window], evidence: &Evidence<'_>) -> Option<String> {
     unconfirmed(phase, evidence).or_else(|| match basis {
         Basis::Counts => None,
         Basis::Events => lost(used),
@@ -42,9 +37,7 @@ fn unconfirmed(phase: PhaseName, evidence: &Evidence<'_>) -> Option<String> {
         if fault.applied_ns == 0 {
             Some(format!("{kind} to {to} was not confirmed by the kernel"))
         } else if fault.removed_ns.is_none() {
-            Some(format!(
-                "the removal of {kind} to {to} was not confirmed by the kernel"
-            ))
+            Some(format!("the removal of {kind} to {to} was not confirmed by the kernel"))
         } else {
             None
         }
@@ -60,11 +53,7 @@ fn lost(used: &[&Window]) -> Option<String> {
     let epochs: Vec<String> = bad.iter().map(|window| window.epoch.to_string()).collect();
     Some(format!(
         "{} lost in window {}, more than {}% of its requests",
-        if events == 1 {
-            "1 event was".to_owned()
-        } else {
-            format!("{events} events were")
-        },
+        if events == 1 { "1 event was".to_owned() } else { format!("{events} events were") },
         epochs.join(", "),
         MOST_LOST * 100.0
     ))
@@ -92,10 +81,7 @@ pub(crate) fn overloaded(load: Option<LoadHealth>) -> Option<String> {
         complaints.push(format!("sent {} of {} requests", load.sent, load.scheduled));
     }
     if load.local_errors > 0 {
-        complaints.push(format!(
-            "had {} of its own",
-            counted(load.local_errors, "connection error")
-        ));
+        complaints.push(format!("had {} of its own", counted(load.local_errors, "connection error")));
     }
     (!complaints.is_empty()).then(|| format!("the load generator {}", complaints.join(", ")))
 }

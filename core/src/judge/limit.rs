@@ -35,11 +35,7 @@ pub(crate) struct Outcome {
 impl Limit {
     /// The unit of the observed value: an increase is a share.
     pub(crate) const fn unit(self) -> &'static str {
-        if self.increase {
-            wording::unit::RATIO
-        } else {
-            wording::unit_of(self.metric)
-        }
+        if self.increase { wording::unit::RATIO } else { wording::unit_of(self.metric) }
     }
 
     /// What is subtracted from a sample's value to get the observed one.
@@ -49,11 +45,7 @@ impl Limit {
 
     /// The sample whose value, less the offset, is the observed one.
     pub(crate) fn sample(self, scene: Scene<'_>) -> Result<Sample, Gap> {
-        if self.increase {
-            measure::over_baseline(self.metric, scene)
-        } else {
-            measure::absolute(self.metric, scene)
-        }
+        if self.increase { measure::over_baseline(self.metric, scene) } else { measure::absolute(self.metric, scene) }
     }
 
     /// Where a sample stands: `Some(true)` good, `Some(false)` broken, `None` cannot tell.
@@ -77,10 +69,7 @@ impl Limit {
 
     pub(crate) fn interval(self, sample: &Sample, tails: Tails) -> Interval {
         let interval = sample.interval(tails, 1.0);
-        Interval {
-            lo: interval.lo - self.offset(),
-            hi: interval.hi - self.offset(),
-        }
+        Interval { lo: interval.lo - self.offset(), hi: interval.hi - self.offset() }
     }
 
     /// How far the observed value is on the wrong side; negative on the good one.
@@ -93,12 +82,10 @@ impl Limit {
 
     /// Judges the scene's windows as a whole.
     pub(crate) fn judge(self, scene: Scene<'_>) -> Outcome {
-        let sample = self
-            .sample(scene)
-            .and_then(|sample| match measure::silence(scene) {
-                Some(gap) => Err(gap),
-                None => Ok(sample),
-            });
+        let sample = self.sample(scene).and_then(|sample| match measure::silence(scene) {
+            Some(gap) => Err(gap),
+            None => Ok(sample),
+        });
         match sample {
             Ok(sample) => self.judge_sample(&sample),
             Err(gap) => self.judge_gap(gap),
@@ -112,24 +99,14 @@ impl Limit {
             Gap::NoFailure(_) if bounded_above => Verdict::Pass,
             _ => Verdict::Inconclusive,
         };
-        Outcome {
-            verdict,
-            observed: None,
-            interval: None,
-            reason: Some(gap.to_string()),
-        }
+        Outcome { verdict, observed: None, interval: None, reason: Some(gap.to_string()) }
     }
 
     fn judge_sample(self, sample: &Sample) -> Outcome {
         let tails = Tails::each(ALPHA);
         let observed = self.observed(sample);
         let interval = self.interval(sample, tails);
-        let outcome = |verdict, reason| Outcome {
-            verdict,
-            observed: Some(observed),
-            interval: Some(interval),
-            reason,
-        };
+        let outcome = |verdict, reason| Outcome { verdict, observed: Some(observed), interval: Some(interval), reason };
         match self.holds(sample, ALPHA, 1.0) {
             Some(true) => outcome(Verdict::Pass, None),
             Some(false) => outcome(Verdict::Fail, Some(self.broken(observed, interval))),
@@ -137,10 +114,7 @@ impl Limit {
                 if let Some(reason) = self.every_failure_within(sample) {
                     return outcome(Verdict::Pass, Some(reason));
                 }
-                outcome(
-                    Verdict::Inconclusive,
-                    Some(self.undecided(sample, observed, interval)),
-                )
+                outcome(Verdict::Inconclusive, Some(self.undecided(sample, observed, interval)))
             }
         }
     }
@@ -156,11 +130,7 @@ impl Limit {
     }
 
     pub(crate) fn spelled(self, interval: Interval) -> String {
-        format!(
-            "{} to {}",
-            quantity(interval.lo, self.unit()),
-            quantity(interval.hi, self.unit())
-        )
+        format!("{} to {}", quantity(interval.lo, self.unit()), quantity(interval.hi, self.unit()))
     }
 
     fn undecided(self, sample: &Sample, observed: f64, interval: Interval) -> String {
@@ -236,11 +206,7 @@ pub(crate) fn compare(op: Op, value: f64, limit: f64) -> bool {
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a float cast saturates, and the value is not negative"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates, and the value is not negative")]
 fn whole(value: f64) -> u64 {
     value.max(0.0).ceil() as u64
 }

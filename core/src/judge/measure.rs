@@ -6,6 +6,7 @@
 use thiserror::Error;
 
 use crate::edge::{EdgeSpec, Role};
+use crate::expectation::metric::Row;
 use crate::expectation::{Metric, RetryBase};
 use crate::judge::sample::{Sample, Share};
 use crate::stats::amplification::Pair;
@@ -22,13 +23,9 @@ pub(crate) enum Gap {
     NoTraffic(&'static str),
     #[error("no request failed in the {0} phase")]
     NoFailure(&'static str),
-    #[error(
-        "no ingress edge is observed, so attempts cannot be related to requests: add one under observe.ingress"
-    )]
+    #[error("no ingress edge is observed, so attempts cannot be related to requests: add one under observe.ingress")]
     NoIngress,
-    #[error(
-        "no ingress request was seen in the {0} phase, so attempts cannot be related to requests"
-    )]
+    #[error("no ingress request was seen in the {0} phase, so attempts cannot be related to requests")]
     NoIngressTraffic(&'static str),
     #[error("the baseline is zero, so an increase is undefined: give an absolute limit instead")]
     ZeroBaseline,
@@ -50,25 +47,16 @@ pub(crate) struct Scene<'a> {
 }
 
 /// Whether the metric means anything on an edge of this role.
-pub(crate) const fn applies_to(metric: Metric, role: Role) -> bool {
-    match metric {
-        Metric::DownstreamQps | Metric::Amplification => matches!(role, Role::Downstream),
-        Metric::IngressQps => matches!(role, Role::Ingress),
-        Metric::RetryRatio { .. } | Metric::SuccessRatio | Metric::FailureLatency { .. } => true,
-    }
+pub(crate) fn applies_to(metric: Metric, role: Role) -> bool {
+    Row::of(metric).roles.contains(&role)
 }
 
 /// Whether the judged windows hold nothing to judge the edge by.
 ///
 /// Silence downstream does say something while requests still come in and the baseline had some.
 pub(crate) fn silence(scene: Scene<'_>) -> Option<Gap> {
-    let downstream = scene
-        .edges
-        .get(scene.edge)
-        .is_some_and(|edge| edge.role == Role::Downstream);
-    let telling = downstream
-        && requests(scene.edge, scene.baseline) > 0
-        && ingress_requests(scene.edges, scene.judged) > 0;
+    let downstream = scene.edges.get(scene.edge).is_some_and(|edge| edge.role == Role::Downstream);
+    let telling = downstream && requests(scene.edge, scene.baseline) > 0 && ingress_requests(scene.edges, scene.judged) > 0;
     (requests(scene.edge, scene.judged) == 0 && !telling).then_some(Gap::NoTraffic(scene.phase))
 }
 
@@ -79,25 +67,16 @@ pub(crate) fn absolute(metric: Metric, scene: Scene<'_>) -> Result<Sample, Gap> 
         return Err(Gap::NoWindow(scene.phase));
     }
     match metric {
-        Metric::DownstreamQps | Metric::IngressQps => Ok(Sample::Rate {
-            tally: request_tally(scene.edge, windows),
-            phi: burstiness(scene),
-        }),
+        Metric::DownstreamQps | Metric::IngressQps => {
+            Ok(Sample::Rate { tally: request_tally(scene.edge, windows), phi: burstiness(scene) })
+        }
         Metric::Amplification => amplification(scene),
-        Metric::RetryRatio { of } => retry_share(scene.edge, windows, of)
-            .map(Sample::Share)
-            .ok_or(Gap::NoTraffic(scene.phase)),
-        Metric::SuccessRatio => success_share(scene.edge, windows)
-            .map(Sample::Share)
-            .ok_or(Gap::NoTraffic(scene.phase)),
+        Metric::RetryRatio { of } => retry_share(scene.edge, windows, of).map(Sample::Share).ok_or(Gap::NoTraffic(scene.phase)),
+        Metric::SuccessRatio => success_share(scene.edge, windows).map(Sample::Share).ok_or(Gap::NoTraffic(scene.phase)),
         Metric::FailureLatency { quantile } => {
             let sorted = failure_times(scene.edge, windows);
             if sorted.is_empty() {
-                return Err(if attempts(scene.edge, windows) > 0 {
-                    Gap::NoFailure(scene.phase)
-                } else {
-                    Gap::NoTraffic(scene.phase)
-                });
+                return Err(if attempts(scene.edge, windows) > 0 { Gap::NoFailure(scene.phase) } else { Gap::NoTraffic(scene.phase) });
             }
             Ok(Sample::Latency { sorted, quantile })
         }
@@ -123,11 +102,7 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
                 return Err(Gap::ZeroBaseline);
             }
             let judged = request_tally(edge, scene.judged);
-            Ok(Sample::RateRatio {
-                judged,
-                base,
-                phi: burstiness(scene),
-            })
+            Ok(Sample::RateRatio { judged, base, phi: burstiness(scene) })
         }
         Metric::Amplification => amplification(scene),
         Metric::RetryRatio { of } => {
@@ -145,11 +120,7 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
             if base.count <= 0.0 || base.exposure <= 0.0 || judged.exposure <= 0.0 {
                 return Err(Gap::ZeroBaseline);
             }
-            Ok(Sample::RateRatio {
-                judged,
-                base,
-                phi: 1.0,
-            })
+            Ok(Sample::RateRatio { judged, base, phi: 1.0 })
         }
         Metric::SuccessRatio => {
             let judged = success_share(edge, scene.judged).ok_or(Gap::NoTraffic(scene.phase))?;
@@ -160,21 +131,14 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
             Ok(Sample::ShareRatio { judged, base })
         }
         Metric::FailureLatency { quantile } => {
-            let (judged, base) = (
-                failure_times(edge, scene.judged),
-                failure_times(edge, scene.baseline),
-            );
+            let (judged, base) = (failure_times(edge, scene.judged), failure_times(edge, scene.baseline));
             if judged.is_empty() {
                 return Err(Gap::NoFailure(scene.phase));
             }
             if base.last().is_none_or(|longest| *longest == 0) {
                 return Err(Gap::ZeroBaseline);
             }
-            Ok(Sample::LatencyRatio {
-                judged,
-                base,
-                quantile,
-            })
+            Ok(Sample::LatencyRatio { judged, base, quantile })
         }
     }
 }
@@ -218,49 +182,32 @@ pub(crate) fn ingress_edges(edges: &[EdgeSpec]) -> impl Iterator<Item = usize> {
 }
 
 fn ingress_requests(edges: &[EdgeSpec], windows: &[&Window]) -> u64 {
-    ingress_edges(edges)
-        .map(|edge| requests(edge, windows))
-        .sum()
+    ingress_edges(edges).map(|edge| requests(edge, windows)).sum()
 }
 
-fn of_edge<'a>(
-    edge: usize,
-    windows: &'a [&'a Window],
-) -> impl Iterator<Item = (&'a Window, &'a EdgeWindow)> {
-    windows
-        .iter()
-        .filter_map(move |window| Some((*window, window.edges.get(edge)?)))
+fn of_edge<'a>(edge: usize, windows: &'a [&'a Window]) -> impl Iterator<Item = (&'a Window, &'a EdgeWindow)> {
+    windows.iter().filter_map(move |window| Some((*window, window.edges.get(edge)?)))
 }
 
 /// Requests of an edge as the kernel counted them.
 pub(crate) fn requests(edge: usize, windows: &[&Window]) -> u64 {
-    of_edge(edge, windows)
-        .map(|(_, counts)| counts.counts.requests)
-        .sum()
+    of_edge(edge, windows).map(|(_, counts)| counts.counts.requests).sum()
 }
 
 /// Attempts of an edge as events showed them.
 pub(crate) fn attempts(edge: usize, windows: &[&Window]) -> u64 {
-    of_edge(edge, windows)
-        .map(|(_, counts)| counts.attempts)
-        .sum()
+    of_edge(edge, windows).map(|(_, counts)| counts.attempts).sum()
 }
 
 /// Requests over seconds.
 pub(crate) fn request_tally(edge: usize, windows: &[&Window]) -> Tally {
-    Tally {
-        count: requests(edge, windows) as f64,
-        exposure: windows.iter().map(|window| window.seconds()).sum(),
-    }
+    Tally { count: requests(edge, windows) as f64, exposure: windows.iter().map(|window| window.seconds()).sum() }
 }
 
 /// What the baseline's scatter divides counts by.
 pub(crate) fn burstiness(scene: Scene<'_>) -> f64 {
     let tallies: Vec<Tally> = of_edge(scene.edge, scene.baseline)
-        .map(|(window, counts)| Tally {
-            count: counts.counts.requests as f64,
-            exposure: window.seconds(),
-        })
+        .map(|(window, counts)| Tally { count: counts.counts.requests as f64, exposure: window.seconds() })
         .collect();
     dispersion::divisor(&tallies)
 }
@@ -268,13 +215,8 @@ pub(crate) fn burstiness(scene: Scene<'_>) -> f64 {
 /// Retries among attempts; `None` without attempts.
 pub(crate) fn retry_share(edge: usize, windows: &[&Window], base: RetryBase) -> Option<Share> {
     let of = attempts(edge, windows);
-    let retries: u64 = of_edge(edge, windows)
-        .map(|(_, counts)| counts.retries.total())
-        .sum();
-    (of > 0).then(|| Share {
-        base,
-        ..Share::of_all(retries.min(of), of)
-    })
+    let retries: u64 = of_edge(edge, windows).map(|(_, counts)| counts.retries.total()).sum();
+    (of > 0).then(|| Share { base, ..Share::of_all(retries.min(of), of) })
 }
 
 /// Attempts that failed, as a share of all; `None` without one that has an outcome.
@@ -289,19 +231,10 @@ pub(crate) fn success_share(edge: usize, windows: &[&Window]) -> Option<Share> {
 
 fn outcome_share(edge: usize, windows: &[&Window], hits: fn(u64, u64) -> u64) -> Option<Share> {
     let of = attempts(edge, windows);
-    let unknown = of_edge(edge, windows)
-        .map(|(_, counts)| counts.pending)
-        .sum::<u64>()
-        .min(of);
+    let unknown = of_edge(edge, windows).map(|(_, counts)| counts.pending).sum::<u64>().min(of);
     let settled = of - unknown;
-    let failed = of_edge(edge, windows)
-        .map(|(_, counts)| counts.failures.values().sum::<u64>())
-        .sum::<u64>()
-        .min(settled);
-    (settled > 0).then(|| Share {
-        unknown: unknown as f64,
-        ..Share::of_all(hits(failed, settled), of)
-    })
+    let failed = of_edge(edge, windows).map(|(_, counts)| counts.failures.values().sum::<u64>()).sum::<u64>().min(settled);
+    (settled > 0).then(|| Share { unknown: unknown as f64, ..Share::of_all(hits(failed, settled), of) })
 }
 
 /// Times to failure in nanoseconds, ascending.
@@ -315,9 +248,7 @@ pub(crate) fn answer_times(edge: usize, windows: &[&Window]) -> Vec<u64> {
 }
 
 fn times(edge: usize, windows: &[&Window], of: fn(&EdgeWindow) -> &Vec<u64>) -> Vec<u64> {
-    let mut times: Vec<u64> = of_edge(edge, windows)
-        .flat_map(|(_, counts)| of(counts).iter().copied())
-        .collect();
+    let mut times: Vec<u64> = of_edge(edge, windows).flat_map(|(_, counts)| of(counts).iter().copied()).collect();
     times.sort_unstable();
     times
 }

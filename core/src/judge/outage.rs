@@ -29,9 +29,7 @@ pub(crate) fn behind_pass(limit: Limit, scene: Scene<'_>) -> Option<String> {
     }
     measure::ingress_edges(scene.edges).find_map(|edge| {
         let failed = measure::failed_share(edge, scene.judged)?.estimate(tails, 1.0);
-        let before = measure::failed_share(edge, scene.baseline)
-            .unwrap_or(Share::of_all(0, 1))
-            .estimate(tails, 1.0);
+        let before = measure::failed_share(edge, scene.baseline).unwrap_or(Share::of_all(0, 1)).estimate(tails, 1.0);
         let worse = failed.value - before.value > LEAST_CHANGE && quotient::difference_at_least(failed, before) > 0.0;
         worse.then(|| {
             let name = &scene.edges[edge].name;

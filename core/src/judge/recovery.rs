@@ -8,7 +8,7 @@
 use crate::expectation::{Metric, Op, Within};
 use crate::judge::limit::{Limit, compare};
 use crate::judge::measure::{self, Gap, Scene};
-use crate::judge::wording::{self, counted, quantity, unit};
+use crate::judge::wording::{counted, quantity, unit};
 use crate::judge::{ALPHA, FEWEST_ATTEMPTS, Verdict};
 use crate::stats::Interval;
 use crate::window::Window;
@@ -44,13 +44,7 @@ struct Standing {
 }
 
 /// Judges the scene's windows, which are those of the recovery phase; `fault` has those of the fault phase.
-pub(crate) fn judge(
-    metric: Metric,
-    to: Option<f64>,
-    within: Within,
-    scene: Scene<'_>,
-    fault: &[&Window],
-) -> Recovery {
+pub(crate) fn judge(metric: Metric, to: Option<f64>, within: Within, scene: Scene<'_>, fault: &[&Window]) -> Recovery {
     let (allowed, unit) = match within {
         Within::Windows(windows) => (f64::from(windows), unit::WINDOWS),
         Within::Time(time) => (time.as_secs_f64(), unit::SECONDS),
@@ -69,26 +63,12 @@ pub(crate) fn judge(
     let level = match to.map_or_else(|| default_level(metric, scene), Ok) {
         Ok(level) => level,
         Err(gap) => {
-            return undecided(format!(
-                "{gap}, so say what level counts as recovered: `recovers to …`"
-            ));
+            return undecided(format!("{gap}, so say what level counts as recovered: `recovers to …`"));
         }
     };
-    let limit = Limit {
-        metric,
-        op: if matches!(metric, Metric::SuccessRatio) {
-            Op::AtLeast
-        } else {
-            Op::AtMost
-        },
-        value: level,
-        increase: false,
-    };
-    let standings: Vec<Standing> = scene
-        .judged
-        .iter()
-        .map(|window| standing(limit, scene, window))
-        .collect();
+    let limit =
+        Limit { metric, op: if matches!(metric, Metric::SuccessRatio) { Op::AtLeast } else { Op::AtMost }, value: level, increase: false };
+    let standings: Vec<Standing> = scene.judged.iter().map(|window| standing(limit, scene, window)).collect();
     let allowed_windows = windows_allowed(within, scene.judged);
     let last_allowed = allowed_windows.whole + usize::from(allowed_windows.cuts_window);
     let first_within = first_held(&standings, |standing| standing.within);
@@ -98,33 +78,23 @@ pub(crate) fn judge(
     let recovery = |verdict, reason: Option<String>| Recovery {
         verdict,
         observed: measured(first_within),
-        interval: measured(first_within).map(|hi| Interval {
-            lo: measured(first_possible).unwrap_or(hi).min(hi),
-            hi,
-        }),
+        interval: measured(first_within).map(|hi| Interval { lo: measured(first_possible).unwrap_or(hi).min(hi), hi }),
         limit: allowed,
         unit,
         reason,
     };
-    let name = wording::name_of(metric);
+    let name = metric;
     let spelled = quantity(level, limit.unit());
     match first_within {
-        Some(window) if window < allowed_windows.whole => {
-            recovery(Verdict::Pass, never_left(limit, scene, fault))
-        }
-        Some(window) if window == allowed_windows.whole && allowed_windows.cuts_window => {
-            undecided(format!(
-                "the {name} was back at {spelled} between {} and {} after the fault: shorter windows would tell",
-                quantity(
-                    elapsed(within, scene.judged, window) - scene.judged[window].seconds(),
-                    unit
-                ),
-                quantity(elapsed(within, scene.judged, window), unit),
-            ))
-        }
-        _ if standings.iter().all(|standing| standing.value.is_none()) => undecided(format!(
-            "no window after the fault had {FEWEST_ATTEMPTS} attempts: longer windows or more traffic would tell"
+        Some(window) if window < allowed_windows.whole => recovery(Verdict::Pass, never_left(limit, scene, fault)),
+        Some(window) if window == allowed_windows.whole && allowed_windows.cuts_window => undecided(format!(
+            "the {name} was back at {spelled} between {} and {} after the fault: shorter windows would tell",
+            quantity(elapsed(within, scene.judged, window) - scene.judged[window].seconds(), unit),
+            quantity(elapsed(within, scene.judged, window), unit),
         )),
+        _ if standings.iter().all(|standing| standing.value.is_none()) => {
+            undecided(format!("no window after the fault had {FEWEST_ATTEMPTS} attempts: longer windows or more traffic would tell"))
+        }
         _ if standings.len() < last_allowed => recovery(
             Verdict::Inconclusive,
             Some(format!(
@@ -166,11 +136,7 @@ fn default_level(metric: Metric, scene: Scene<'_>) -> Result<f64, Gap> {
         // Relative to the baseline already.
         return Ok(FACTOR_MARGIN);
     }
-    let baseline = Scene {
-        judged: scene.baseline,
-        phase: "baseline",
-        ..scene
-    };
+    let baseline = Scene { judged: scene.baseline, phase: "baseline", ..scene };
     let value = measure::absolute(metric, baseline)?.value();
     Ok(match metric {
         Metric::RetryRatio { .. } => value + RATIO_MARGIN,
@@ -181,11 +147,7 @@ fn default_level(metric: Metric, scene: Scene<'_>) -> Result<f64, Gap> {
 
 /// Says so if there was nothing to recover from.
 fn never_left(limit: Limit, scene: Scene<'_>, fault: &[&Window]) -> Option<String> {
-    let during = Scene {
-        judged: fault,
-        phase: "fault",
-        ..scene
-    };
+    let during = Scene { judged: fault, phase: "fault", ..scene };
     let value = limit.sample(during).ok()?.value();
     compare(limit.op, value, limit.value).then(|| {
         format!(
@@ -197,35 +159,23 @@ fn never_left(limit: Limit, scene: Scene<'_>, fault: &[&Window]) -> Option<Strin
 }
 
 fn standing(limit: Limit, scene: Scene<'_>, window: &Window) -> Standing {
-    let too_few = Standing {
-        within: false,
-        outside: false,
-        value: None,
-    };
+    let too_few = Standing { within: false, outside: false, value: None };
     let is_rate = matches!(limit.metric, Metric::DownstreamQps | Metric::IngressQps);
     if !is_rate && measure::attempts(scene.edge, &[window]) < FEWEST_ATTEMPTS {
         return too_few;
     }
     let judged = [window];
-    match limit.sample(Scene {
-        judged: &judged,
-        ..scene
-    }) {
+    match limit.sample(Scene { judged: &judged, ..scene }) {
         Ok(sample) => {
             let value = sample.value();
             Standing {
                 within: compare(limit.op, value, limit.value),
-                outside: limit.holds(&sample, ALPHA, 1.0) == Some(false)
-                    && !compare(limit.op, value, limit.value),
+                outside: limit.holds(&sample, ALPHA, 1.0) == Some(false) && !compare(limit.op, value, limit.value),
                 value: Some(value),
             }
         }
         // No failure cannot be too slow a failure.
-        Err(Gap::NoFailure(_)) => Standing {
-            within: true,
-            outside: false,
-            value: Some(0.0),
-        },
+        Err(Gap::NoFailure(_)) => Standing { within: true, outside: false, value: Some(0.0) },
         Err(_) => too_few,
     }
 }
@@ -245,17 +195,9 @@ struct Allowed {
 
 fn windows_allowed(within: Within, windows: &[&Window]) -> Allowed {
     match within {
-        Within::Windows(count) => Allowed {
-            whole: usize::try_from(count).unwrap_or(usize::MAX),
-            cuts_window: false,
-        },
+        Within::Windows(count) => Allowed { whole: usize::try_from(count).unwrap_or(usize::MAX), cuts_window: false },
         Within::Time(time) => {
-            let window = windows
-                .iter()
-                .map(|window| window.end_ns - window.start_ns)
-                .max()
-                .unwrap_or(1)
-                .max(1);
+            let window = windows.iter().map(|window| window.end_ns.saturating_sub(window.start_ns)).max().unwrap_or(1).max(1);
             // A boundary that comes a little late does not cost a window.
             let slack = u128::from(window / 20);
             let time = time.as_nanos() + slack;
@@ -281,19 +223,9 @@ fn elapsed(within: Within, windows: &[&Window], index: usize) -> f64 {
 
 /// The values window by window, the last eight at most.
 fn trace(standings: &[Standing], limit: Limit) -> String {
-    let values: Vec<String> = standings
-        .iter()
-        .map(|standing| {
-            standing
-                .value
-                .map_or("?".to_owned(), |value| quantity(value, limit.unit()))
-        })
-        .collect();
+    let values: Vec<String> =
+        standings.iter().map(|standing| standing.value.map_or("?".to_owned(), |value| quantity(value, limit.unit()))).collect();
     let skipped = values.len().saturating_sub(8);
     let shown = values.get(skipped..).unwrap_or_default().join(", ");
-    if skipped > 0 {
-        format!("…, {shown}")
-    } else {
-        shown
-    }
+    if skipped > 0 { format!("…, {shown}") } else { shown }
 }

@@ -12,28 +12,17 @@ pub(crate) enum Sample {
     /// Events over seconds; counts are divided by `phi` for over-dispersion.
     Rate { tally: Tally, phi: f64 },
     /// A rate over the baseline's.
-    RateRatio {
-        judged: Tally,
-        base: Tally,
-        phi: f64,
-    },
+    RateRatio { judged: Tally, base: Tally, phi: f64 },
     /// A share of requests.
     Share(Share),
     /// A share over the baseline's.
     ShareRatio { judged: Share, base: Share },
     /// Attempts per ingress request, over the same in the baseline.
-    Amplification {
-        judged: Vec<Pair>,
-        baseline: Vec<Pair>,
-    },
+    Amplification { judged: Vec<Pair>, baseline: Vec<Pair> },
     /// A quantile of times in nanoseconds, ascending; in seconds.
     Latency { sorted: Vec<u64>, quantile: f64 },
     /// A quantile over the baseline's.
-    LatencyRatio {
-        judged: Vec<u64>,
-        base: Vec<u64>,
-        quantile: f64,
-    },
+    LatencyRatio { judged: Vec<u64>, base: Vec<u64>, quantile: f64 },
 }
 
 /// `hits` of `of` requests, of which `unknown` had no outcome.
@@ -49,27 +38,17 @@ pub(crate) struct Share {
 impl Share {
     /// `hits` of `of`, each with an outcome.
     pub(crate) fn of_all(hits: u64, of: u64) -> Self {
-        Self {
-            hits: hits as f64,
-            of: of as f64,
-            unknown: 0.0,
-            base: RetryBase::All,
-        }
+        Self { hits: hits as f64, of: of as f64, unknown: 0.0, base: RetryBase::All }
     }
 
     pub(crate) fn estimate(self, tails: Tails, more: f64) -> Estimate {
         let (hits, of, unknown) = (self.hits * more, self.of * more, self.unknown * more);
         // A request without an outcome counts as a miss for the lower end and as a hit for the upper.
-        let shares = Interval {
-            lo: proportion::interval(hits, of, tails).lo,
-            hi: proportion::interval((hits + unknown).min(of), of, tails).hi,
-        };
+        let shares =
+            Interval { lo: proportion::interval(hits, of, tails).lo, hi: proportion::interval((hits + unknown).min(of), of, tails).hi };
         Estimate {
             value: self.scaled(hits / (of - unknown)),
-            interval: Interval {
-                lo: self.scaled(shares.lo),
-                hi: self.scaled(shares.hi),
-            },
+            interval: Interval { lo: self.scaled(shares.lo), hi: self.scaled(shares.hi) },
         }
     }
 
@@ -101,15 +80,9 @@ impl Sample {
                 let at = |share: &Share| share.estimate(Tails::each(0.05), 1.0).value;
                 at(judged) / at(base)
             }
-            Self::Amplification { judged, baseline } => {
-                amplification::normalised(judged, baseline).unwrap_or(f64::NAN)
-            }
+            Self::Amplification { judged, baseline } => amplification::normalised(judged, baseline).unwrap_or(f64::NAN),
             Self::Latency { sorted, quantile } => seconds_at(sorted, *quantile),
-            Self::LatencyRatio {
-                judged,
-                base,
-                quantile,
-            } => seconds_at(judged, *quantile) / seconds_at(base, *quantile),
+            Self::LatencyRatio { judged, base, quantile } => seconds_at(judged, *quantile) / seconds_at(base, *quantile),
         }
     }
 
@@ -119,32 +92,16 @@ impl Sample {
             Self::Rate { tally, phi } => {
                 let counts = poisson::interval(tally.count * more / phi, tails);
                 let unit = phi / (tally.exposure * more);
-                Interval {
-                    lo: counts.lo * unit,
-                    hi: counts.hi * unit,
-                }
+                Interval { lo: counts.lo * unit, hi: counts.hi * unit }
             }
-            Self::RateRatio { judged, base, phi } => rate_ratio::interval(
-                scaled(*judged, more, *phi),
-                scaled(*base, more, *phi),
-                tails,
-            ),
+            Self::RateRatio { judged, base, phi } => rate_ratio::interval(scaled(*judged, more, *phi), scaled(*base, more, *phi), tails),
             Self::Share(share) => share.estimate(tails, more).interval,
-            Self::ShareRatio { judged, base } => {
-                quotient::interval(judged.estimate(tails, more), base.estimate(tails, more))
-            }
-            Self::Amplification { judged, baseline } => {
-                amplification::interval(judged, baseline, tails, more).unwrap_or(UNKNOWN)
-            }
+            Self::ShareRatio { judged, base } => quotient::interval(judged.estimate(tails, more), base.estimate(tails, more)),
+            Self::Amplification { judged, baseline } => amplification::interval(judged, baseline, tails, more).unwrap_or(UNKNOWN),
             Self::Latency { sorted, quantile } => seconds(sorted, *quantile, tails, more).interval,
-            Self::LatencyRatio {
-                judged,
-                base,
-                quantile,
-            } => quotient::interval(
-                seconds(judged, *quantile, tails, more),
-                seconds(base, *quantile, tails, more),
-            ),
+            Self::LatencyRatio { judged, base, quantile } => {
+                quotient::interval(seconds(judged, *quantile, tails, more), seconds(base, *quantile, tails, more))
+            }
         }
     }
 
@@ -158,11 +115,7 @@ impl Sample {
                 poisson::at_most(tally.count * more / phi, mean) <= alpha
             }
             Self::RateRatio { judged, base, phi } => {
-                rate_ratio::p_below(
-                    scaled(*judged, more, *phi),
-                    scaled(*base, more, *phi),
-                    limit,
-                ) <= alpha
+                rate_ratio::p_below(scaled(*judged, more, *phi), scaled(*base, more, *phi), limit) <= alpha
             }
             Self::Share(share) => {
                 let hits = (share.hits + share.unknown).min(share.of);
@@ -185,16 +138,11 @@ impl Sample {
                 poisson::at_least(tally.count * more / phi, mean) <= alpha
             }
             Self::RateRatio { judged, base, phi } => {
-                rate_ratio::p_above(
-                    scaled(*judged, more, *phi),
-                    scaled(*base, more, *phi),
-                    limit,
-                ) <= alpha
+                rate_ratio::p_above(scaled(*judged, more, *phi), scaled(*base, more, *phi), limit) <= alpha
             }
             Self::Share(share) => {
                 let limit = share.unscaled(limit);
-                limit < 1.0
-                    && beta::binomial_at_least(share.hits * more, share.of * more, limit) <= alpha
+                limit < 1.0 && beta::binomial_at_least(share.hits * more, share.of * more, limit) <= alpha
             }
             _ => self.interval(Tails::each(alpha), more).lo >= limit,
         }
@@ -207,9 +155,7 @@ impl Sample {
             Self::RateRatio { judged, base, .. } => judged.count + base.count,
             Self::Share(share) => share.of,
             Self::ShareRatio { judged, base } => judged.of + base.of,
-            Self::Amplification { judged, baseline } => {
-                judged.iter().chain(baseline).map(|pair| pair.ingress).sum()
-            }
+            Self::Amplification { judged, baseline } => judged.iter().chain(baseline).map(|pair| pair.ingress).sum(),
             Self::Latency { sorted, .. } => sorted.len() as f64,
             Self::LatencyRatio { judged, base, .. } => (judged.len() + base.len()) as f64,
         }
@@ -232,16 +178,10 @@ impl Sample {
 
 /// `more` times the tally, its count divided by the dispersion.
 fn scaled(tally: Tally, more: f64, phi: f64) -> Tally {
-    Tally {
-        count: tally.count * more / phi,
-        exposure: tally.exposure * more,
-    }
+    Tally { count: tally.count * more / phi, exposure: tally.exposure * more }
 }
 
-const UNKNOWN: Interval = Interval {
-    lo: 0.0,
-    hi: f64::INFINITY,
-};
+const UNKNOWN: Interval = Interval { lo: 0.0, hi: f64::INFINITY };
 
 /// The quantile of `sorted` nanoseconds, in seconds.
 fn seconds_at(sorted: &[u64], q: f64) -> f64 {
@@ -253,20 +193,10 @@ fn seconds(sorted: &[u64], q: f64, tails: Tails, more: f64) -> Estimate {
     let imagined = scaled_length(sorted.len(), more);
     let ranks = quantile::bound_ranks(imagined, q, tails);
     let at = |rank: usize| seconds_at(sorted, rank as f64 / imagined as f64);
-    Estimate {
-        value: seconds_at(sorted, q),
-        interval: Interval {
-            lo: ranks.0.map_or(0.0, at),
-            hi: ranks.1.map_or(f64::INFINITY, at),
-        },
-    }
+    Estimate { value: seconds_at(sorted, q), interval: Interval { lo: ranks.0.map_or(0.0, at), hi: ranks.1.map_or(f64::INFINITY, at) } }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a float cast saturates, and both factors are positive"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates, and both factors are positive")]
 fn scaled_length(length: usize, more: f64) -> usize {
     (length as f64 * more).round() as usize
 }

@@ -1,22 +1,18 @@
 //! Judgements on hand-built drills: a builder, and one file per question.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot build its drill has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot build its drill has failed")]
 
 use std::collections::BTreeMap;
 
 use crate::edge::{EdgeSpec, Role};
 use crate::expectation::{Demand, Expectation, Metric, Op, RetryBase, Within};
-use crate::fault::{
-    Backend, Direction, Distribution, FaultCounts, FaultKind, FaultOutcome, FaultSpec,
-};
+use crate::fault::{Backend, Direction, Distribution, FaultCounts, FaultKind, FaultOutcome, FaultSpec};
 use crate::judge::{Evidence, Judgement, LoadHealth, judge};
 use crate::window::{EdgeCounts, EdgeWindow, Failure, Phase, PhaseName, Retries, Window};
 
 mod doubts;
 mod every_window;
 mod guards;
+mod hostile;
 mod limits;
 mod recoveries;
 mod samples;
@@ -39,12 +35,7 @@ pub(crate) struct Seen {
 }
 
 pub(crate) fn seen(requests: u64) -> Seen {
-    Seen {
-        requests,
-        failed_after_ms: 50,
-        latency_ms: 5,
-        ..Seen::default()
-    }
+    Seen { requests, failed_after_ms: 50, latency_ms: 5, ..Seen::default() }
 }
 
 impl Seen {
@@ -61,10 +52,7 @@ impl Seen {
     }
 
     pub(crate) fn failed_after(self, failed_after_ms: u64) -> Self {
-        Self {
-            failed_after_ms,
-            ..self
-        }
+        Self { failed_after_ms, ..self }
     }
 
     pub(crate) fn latency(self, latency_ms: u64) -> Self {
@@ -84,15 +72,8 @@ impl Seen {
                 ..EdgeCounts::default()
             },
             attempts: self.requests,
-            retries: Retries {
-                marker: 0,
-                id: 0,
-                matched: self.retries,
-            },
-            status: BTreeMap::from([
-                ("200".to_owned(), self.requests - failures),
-                ("503".to_owned(), failures),
-            ]),
+            retries: Retries { marker: 0, id: 0, matched: self.retries },
+            status: BTreeMap::from([("200".to_owned(), self.requests - failures), ("503".to_owned(), failures)]),
             failures: BTreeMap::from([(Failure::Status, failures)]),
             pending: self.pending,
             latency_ns: vec![self.latency_ms * 1_000_000; answered],
@@ -113,13 +94,7 @@ pub(crate) struct Drill {
 
 impl Drill {
     pub(crate) fn new() -> Self {
-        let edge = |name: &str, role| EdgeSpec {
-            name: name.to_owned(),
-            role,
-            address: None,
-            ports: None,
-            protocol: None,
-        };
+        let edge = |name: &str, role| EdgeSpec { name: name.to_owned(), role, address: None, ports: None, protocol: None };
         Self {
             edges: vec![edge("web", Role::Ingress), edge("db", Role::Downstream)],
             windows: Vec::new(),
@@ -154,10 +129,12 @@ impl Drill {
     /// The usual drill: six calm windows, six in the fault, three after it, each of 100 requests.
     pub(crate) fn usual(fault: Seen, recovery: Seen) -> Self {
         let calm = seen(100);
-        Self::new()
-            .windows(PhaseName::Baseline, 6, calm, calm)
-            .windows(PhaseName::Fault, 6, calm, fault)
-            .windows(PhaseName::Recovery, 3, calm, recovery)
+        Self::new().windows(PhaseName::Baseline, 6, calm, calm).windows(PhaseName::Fault, 6, calm, fault).windows(
+            PhaseName::Recovery,
+            3,
+            calm,
+            recovery,
+        )
     }
 
     pub(crate) fn phases(&self) -> Vec<Phase> {
@@ -166,47 +143,24 @@ impl Drill {
             .filter_map(|name| {
                 let mut windows = self.windows.iter().filter(|window| window.phase == name);
                 let first = windows.next()?;
-                Some(Phase {
-                    name,
-                    start_ns: first.start_ns,
-                    end_ns: windows.next_back().unwrap_or(first).end_ns,
-                })
+                Some(Phase { name, start_ns: first.start_ns, end_ns: windows.next_back().unwrap_or(first).end_ns })
             })
             .collect()
     }
 
     pub(crate) fn judge(&self, expectation: &Expectation) -> Judgement {
         let phases = self.phases();
-        let evidence = Evidence {
-            edges: &self.edges,
-            phases: &phases,
-            windows: &self.windows,
-            faults: &self.faults,
-            load: self.load,
-        };
+        let evidence = Evidence { edges: &self.edges, phases: &phases, windows: &self.windows, faults: &self.faults, load: self.load };
         judge(std::slice::from_ref(expectation), &evidence).remove(0)
     }
 }
 
 pub(crate) fn http_status(selected: u64, hit: u64) -> FaultOutcome {
-    outcome(
-        FaultKind::HttpStatus {
-            status: 503,
-            share: 0.3,
-        },
-        Backend::EbpfHttpStatus,
-        selected,
-        hit,
-    )
+    outcome(FaultKind::HttpStatus { status: 503, share: 0.3 }, Backend::EbpfHttpStatus, selected, hit)
 }
 
 pub(crate) fn loss(selected: u64, hit: u64) -> FaultOutcome {
-    outcome(
-        FaultKind::Loss { share: 0.3 },
-        Backend::Netem,
-        selected,
-        hit,
-    )
+    outcome(FaultKind::Loss { share: 0.3 }, Backend::Netem, selected, hit)
 }
 
 pub(crate) fn delay(selected: u64, hit: u64) -> FaultOutcome {
@@ -220,12 +174,7 @@ pub(crate) fn delay(selected: u64, hit: u64) -> FaultOutcome {
 
 fn outcome(kind: FaultKind, backend: Backend, selected: u64, hit: u64) -> FaultOutcome {
     FaultOutcome {
-        spec: FaultSpec {
-            kind,
-            to: "db".to_owned(),
-            direction: Direction::Both,
-            interface: None,
-        },
+        spec: FaultSpec { kind, to: "db".to_owned(), direction: Direction::Both, interface: None },
         backend,
         applied_ns: 70_000_000_000,
         removed_ns: Some(130_000_000_000),
@@ -239,13 +188,7 @@ pub(crate) fn limit(edge: Option<&str>, metric: Metric, op: Op, value: f64) -> E
         text: "as tested".to_owned(),
         edge: edge.map(str::to_owned),
         metric,
-        demand: Demand::Limit {
-            op,
-            value,
-            increase: false,
-            phase: PhaseName::Fault,
-            every_window: false,
-        },
+        demand: Demand::Limit { op, value, increase: false, phase: PhaseName::Fault, every_window: false },
     }
 }
 
@@ -276,12 +219,7 @@ pub(crate) fn in_every_window(mut expectation: Expectation) -> Expectation {
 }
 
 pub(crate) fn recovers(metric: Metric, to: Option<f64>, within: Within) -> Expectation {
-    Expectation {
-        text: "as tested".to_owned(),
-        edge: Some("db".to_owned()),
-        metric,
-        demand: Demand::Recovers { to, within },
-    }
+    Expectation { text: "as tested".to_owned(), edge: Some("db".to_owned()), metric, demand: Demand::Recovers { to, within } }
 }
 
 pub(crate) const RETRY_RATIO: Metric = Metric::RetryRatio { of: RetryBase::All };

@@ -10,16 +10,9 @@ use crate::window::{PhaseName, Window};
 /// A remnant at the phase's end, shorter than half of its longest window, is left out: it is too short to be a window
 /// like the others.
 pub(crate) fn of_phase<'a>(evidence: &Evidence<'a>, phase: PhaseName) -> Vec<&'a Window> {
-    let windows = || {
-        evidence
-            .windows
-            .iter()
-            .filter(move |window| window.phase == phase)
-    };
+    let windows = || evidence.windows.iter().filter(move |window| window.phase == phase);
     let longest = windows().map(Window::seconds).fold(0.0, f64::max);
-    windows()
-        .filter(|window| window.seconds() > 0.0 && window.seconds() >= longest / 2.0)
-        .collect()
+    windows().filter(|window| window.seconds() > 0.0 && window.seconds() >= longest / 2.0).collect()
 }
 
 /// Their epochs.

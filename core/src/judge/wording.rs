@@ -21,20 +21,6 @@ pub(crate) const fn unit_of(metric: Metric) -> &'static str {
     }
 }
 
-/// The metric's name as playbooks write it.
-pub(crate) fn name_of(metric: Metric) -> String {
-    match metric {
-        Metric::DownstreamQps => "downstream QPS".to_owned(),
-        Metric::IngressQps => "ingress QPS".to_owned(),
-        Metric::Amplification => "amplification".to_owned(),
-        Metric::RetryRatio { .. } => "retry ratio".to_owned(),
-        Metric::SuccessRatio => "success ratio".to_owned(),
-        Metric::FailureLatency { quantile } => {
-            format!("failure latency p{}", short(quantile * 100.0, 3))
-        }
-    }
-}
-
 /// A value with its unit: `12.5%`, `120/s`, `1.93x`, `1.24 s`, `2 windows`.
 pub(crate) fn quantity(value: f64, unit: &str) -> String {
     if !value.is_finite() {
@@ -57,11 +43,7 @@ fn short(value: f64, decimals: usize) -> String {
         return text;
     }
     let text = text.trim_end_matches('0').trim_end_matches('.');
-    if text == "-0" {
-        "0".to_owned()
-    } else {
-        text.to_owned()
-    }
+    if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
 /// The side of the limit that a comparison forbids.
@@ -74,11 +56,7 @@ pub(crate) const fn wrong_side(op: Op) -> &'static str {
 
 /// `1 request`, `2 requests`.
 pub(crate) fn counted(count: u64, noun: &str) -> String {
-    if count == 1 {
-        format!("1 {noun}")
-    } else {
-        format!("{count} {noun}s")
-    }
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 #[cfg(test)]
@@ -100,9 +78,5 @@ mod tests {
         ] {
             assert_eq!(quantity(value, unit), want);
         }
-        assert_eq!(
-            name_of(Metric::FailureLatency { quantile: 0.999 }),
-            "failure latency p99.9"
-        );
     }
 }

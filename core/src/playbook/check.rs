@@ -4,6 +4,7 @@ use super::fields::{self, Fields, Keys};
 use super::node::{Entry, Node};
 use super::problem::{Code, Draft, Place, Problems};
 use super::{Playbook, Scope};
+use crate::edge::{MAX_NAME, is_name};
 
 mod observe;
 
@@ -36,9 +37,6 @@ const TOP: Keys = Keys::new(
 
 /// The playbook version that this program reads.
 const VERSION: &str = "1";
-
-/// Longest name, in characters.
-const MAX_NAME: usize = 63;
 
 /// Checks everything; `None` if something without which there is no playbook was reported.
 pub(super) fn check(root: &Node, problems: &mut Problems<'_>) -> Option<Playbook> {
@@ -120,16 +118,12 @@ fn playbook_name(entry: &Entry, problems: &mut Problems<'_>) -> Option<String> {
 
 /// A name: `[a-z0-9-]`, so that it can stand in labels, paths and expectations.
 fn name(text: &str, place: &Place, what: &str, problems: &mut Problems<'_>) -> Option<String> {
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let proper = text.chars().all(allowed) && !text.starts_with('-') && !text.ends_with('-');
-    if proper && !text.is_empty() && text.len() <= MAX_NAME {
+    if is_name(text) {
         return Some(text.to_owned());
     }
     let lower = text.to_lowercase();
-    let words: Vec<&str> = lower
-        .split(|c| !allowed(c) || c == '-')
-        .filter(|word| !word.is_empty())
-        .collect();
+    let words = lower.split(|c: char| !c.is_ascii_alphanumeric());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     let mut mended = words.join("-");
     mended.truncate(MAX_NAME);
     let message = format!("{what} cannot be `{}`", crate::wording::excerpt(text));

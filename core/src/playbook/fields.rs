@@ -5,6 +5,9 @@ use super::problem::{Code, Draft, Place, Problems};
 use crate::units::{UnitError, UnitErrorKind};
 use crate::wording::{listed, nearest};
 
+/// Most keys of one mapping; no playbook needs as many, and every one is compared with every other.
+const MAX_KEYS: usize = 200;
+
 /// The keys that a mapping may have.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keys {
@@ -129,6 +132,14 @@ pub(super) fn entries<'n>(
         wrong_shape(node, place, what, "a mapping", problems);
         return None;
     };
+    if entries.len() > MAX_KEYS {
+        let message = format!(
+            "{what} has {} keys, more than the {MAX_KEYS} that are read",
+            entries.len()
+        );
+        problems.report(Draft::new(Code::OutOfRange, place, message));
+        return None;
+    }
     for (index, entry) in entries.iter().enumerate() {
         let key = &entry.key;
         if entries[..index]

@@ -37,6 +37,19 @@ pub enum Source {
     Set(usize),
 }
 
+impl Place {
+    /// Line and column of the first byte, both from one, the column in characters. `text` is the source's text.
+    #[must_use]
+    pub fn line_and_column(&self, text: &str) -> (usize, usize) {
+        let before = text.get(..self.start).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        (
+            before.matches('\n').count() + 1,
+            before[line_start..].chars().count() + 1,
+        )
+    }
+}
+
 /// The kinds of problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {

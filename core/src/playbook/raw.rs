@@ -244,14 +244,14 @@ mod tests {
             ("a:", r#"{a: null@""}@"a""#),
             ("a: ~", r#"{a: null@"~"}@"a""#),
             ("- b ≤ c\r\n- d\r\n", r#"[b ≤ c, d]@"-""#),
-            ("\u{feff}é: {b: 1}", r#"{é: {b: 1}@"{"}@"é""#),
+            ("\u{feff}é: {b: 1}", r#"{é: {b: 1}@"b"}@"é""#),
             ("a: |\n  b\n  c\n", r#"{a: "b\nc\n"@"b\n  c"}@"a""#),
             (
                 "a: &x {b: 0.50}\nc: *x",
-                r#"{a: {b: 0.50}@"{", c: {b: "0.50"@"*x"}@"*x"}@"a""#,
+                r#"{a: {b: 0.50}@"b", c: {b: "0.50"@"*x"}@"*x"}@"a""#,
             ),
             ("a: 1\na: 2", r#"{a: 1, a: 2}@"a""#),
-            ("<<: {a: 1}", r#"{<<: {a: 1}@"{"}@"<<""#),
+            ("<<: {a: 1}", r#"{<<: {a: 1}@"a"}@"<<""#),
             ("", r#"null@"""#),
         ] {
             assert_eq!(shown(text), tree, "{text}");
@@ -272,7 +272,7 @@ mod tests {
                 "[4..5: mapping values are not allowed in this context]",
             ),
             ("é: *u", "[4..5: alias references unknown anchor]"),
-            ("? [a]\n: b\n", "[0..1: a key must be a single word]"),
+            ("? [a]\n: b\n", "[0..0: a key must be a single word]"),
         ] {
             assert_eq!(shown(text), error, "{text}");
         }

@@ -69,27 +69,14 @@ impl Matcher {
     /// A failure explains a successor for `within_ns`; up to `cap` failures are remembered.
     #[must_use]
     pub fn new(within_ns: u64, cap: usize) -> Self {
-        Self {
-            alike: HashMap::default(),
-            by_age: VecDeque::new(),
-            explained: HashSet::default(),
-            within_ns,
-            cap: cap.max(1),
-            evicted: 0,
-        }
+        Self { alike: HashMap::default(), by_age: VecDeque::new(), explained: HashSet::default(), within_ns, cap: cap.max(1), evicted: 0 }
     }
 
     /// Finds the attempt that a request starting at `at_ns` repeats, and uses it up.
     ///
     /// The latest failure is taken, as the nearest; an open attempt only without one, and if it has been open for
     /// `overdue_ns` at least.
-    pub fn take_predecessor(
-        &mut self,
-        key: u64,
-        body: BodyPrefix,
-        at_ns: u64,
-        overdue_ns: u64,
-    ) -> Option<Predecessor> {
+    pub fn take_predecessor(&mut self, key: u64, body: BodyPrefix, at_ns: u64, overdue_ns: u64) -> Option<Predecessor> {
         self.forget(at_ns);
         let alike = self.alike.get_mut(&key)?;
         let fits = |(end_ns, failed): &(u64, Candidate)| *end_ns <= at_ns && !failed.body.contradicts(body);
@@ -100,8 +87,7 @@ impl Matcher {
         if alike.in_flight > CROWD {
             return None;
         }
-        let overdue =
-            |open: &Candidate| at_ns.saturating_sub(open.start_ns) >= overdue_ns && !open.body.contradicts(body);
+        let overdue = |open: &Candidate| at_ns.saturating_sub(open.start_ns) >= overdue_ns && !open.body.contradicts(body);
         let slot = alike.open.iter_mut().find(|slot| slot.as_ref().is_some_and(overdue))?;
         let open = slot.take()?;
         alike.in_flight -= 1;

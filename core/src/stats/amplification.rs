@@ -33,9 +33,7 @@ pub fn ratio(windows: &[Pair]) -> Option<f64> {
 }
 
 fn sums(windows: &[Pair]) -> (f64, f64) {
-    windows
-        .iter()
-        .fold((0.0, 0.0), |(d, i), w| (d + w.attempts, i + w.ingress))
+    windows.iter().fold((0.0, 0.0), |(d, i), w| (d + w.attempts, i + w.ingress))
 }
 
 /// Amplification of `judged` over `baseline`: `None` if either has no ingress or the baseline no attempts.
@@ -53,20 +51,11 @@ pub fn interval(judged: &[Pair], baseline: &[Pair], tails: Tails, more: f64) -> 
     let base = ratio(baseline).filter(|base| *base > 0.0)?;
     let value = ratio(judged)?;
     let at = |tail: f64| -> Option<Interval> {
-        let judged = Estimate {
-            value,
-            interval: phase_bounds(judged, base, tail, more)?,
-        };
-        let base = Estimate {
-            value: base,
-            interval: phase_bounds(baseline, base, tail, more)?,
-        };
+        let judged = Estimate { value, interval: phase_bounds(judged, base, tail, more)? };
+        let base = Estimate { value: base, interval: phase_bounds(baseline, base, tail, more)? };
         Some(quotient::interval(judged, base))
     };
-    Some(Interval {
-        lo: at(tails.below)?.lo,
-        hi: at(tails.above)?.hi,
-    })
+    Some(Interval { lo: at(tails.below)?.lo, hi: at(tails.above)?.hi })
 }
 
 /// Bounds of one phase's ratio, `tail` at each end. `base` is the ratio without a fault.
@@ -79,26 +68,17 @@ fn phase_bounds(windows: &[Pair], base: f64, tail: f64, more: f64) -> Option<Int
     if windows.len() < FEWEST_WINDOWS {
         // No scatter to see: take attempts as Poisson, and a request's tries as geometric.
         let variance = attempts.max(RULE_OF_THREE) * (value / base).max(1.0);
-        return Some(around(
-            value,
-            student::z(tail) * (variance / more).sqrt() / ingress,
-        ));
+        return Some(around(value, student::z(tail) * (variance / more).sqrt() / ingress));
     }
     // Windows may agree by chance when little happens; the attempts in excess are at least Poisson.
     let excess = (attempts - base * ingress).max(0.0) + RULE_OF_THREE;
     let floor = around(value, student::z(tail) * (excess / more).sqrt() / ingress);
     let seen = fieller(windows, tail, more);
-    Some(Interval {
-        lo: floor.lo.min(seen.lo),
-        hi: floor.hi.max(seen.hi),
-    })
+    Some(Interval { lo: floor.lo.min(seen.lo), hi: floor.hi.max(seen.hi) })
 }
 
 fn around(value: f64, half_width: f64) -> Interval {
-    Interval {
-        lo: (value - half_width).max(0.0),
-        hi: value + half_width,
-    }
+    Interval { lo: (value - half_width).max(0.0), hi: value + half_width }
 }
 
 /// Fieller's interval for the ratio of the means of attempts and ingress over windows.
@@ -106,8 +86,7 @@ fn fieller(windows: &[Pair], tail: f64, more: f64) -> Interval {
     let n = windows.len() as f64;
     let (attempts, ingress) = sums(windows);
     let (mean_d, mean_i) = (attempts / n, ingress / n);
-    let moment =
-        |f: &dyn Fn(&Pair) -> f64| windows.iter().map(f).sum::<f64>() / ((n - 1.0) * n * more);
+    let moment = |f: &dyn Fn(&Pair) -> f64| windows.iter().map(f).sum::<f64>() / ((n - 1.0) * n * more);
     let var_d = moment(&|w| (w.attempts - mean_d).powi(2));
     let var_i = moment(&|w| (w.ingress - mean_i).powi(2));
     let covariance = moment(&|w| (w.attempts - mean_d) * (w.ingress - mean_i));
@@ -118,16 +97,10 @@ fn fieller(windows: &[Pair], tail: f64, more: f64) -> Interval {
     let c = mean_d * mean_d - t_squared * var_d;
     if a <= 0.0 {
         // The ingress itself is not told from zero.
-        return Interval {
-            lo: 0.0,
-            hi: f64::INFINITY,
-        };
+        return Interval { lo: 0.0, hi: f64::INFINITY };
     }
     let root = (b * b - a * c).max(0.0).sqrt();
-    Interval {
-        lo: ((b - root) / a).max(0.0),
-        hi: (b + root) / a,
-    }
+    Interval { lo: ((b - root) / a).max(0.0), hi: (b + root) / a }
 }
 
 #[cfg(test)]

@@ -79,21 +79,13 @@ pub(crate) fn bisect(mut lo: f64, mut hi: f64, is_below: impl Fn(f64) -> bool) -
 /// P(X ≤ k) for X ~ Binomial(n, p), continued to real k and n with 0 ≤ k ≤ n.
 #[must_use]
 pub fn binomial_at_most(k: f64, n: f64, p: f64) -> f64 {
-    if k >= n {
-        1.0
-    } else {
-        cdf(n - k, k + 1.0, 1.0 - p)
-    }
+    if k >= n { 1.0 } else { cdf(n - k, k + 1.0, 1.0 - p) }
 }
 
 /// P(X ≥ k) for X ~ Binomial(n, p), continued to real k and n with 0 ≤ k ≤ n.
 #[must_use]
 pub fn binomial_at_least(k: f64, n: f64, p: f64) -> f64 {
-    if k <= 0.0 {
-        1.0
-    } else {
-        cdf(k, n - k + 1.0, p)
-    }
+    if k <= 0.0 { 1.0 } else { cdf(k, n - k + 1.0, p) }
 }
 
 #[cfg(test)]
@@ -123,11 +115,7 @@ mod tests {
         for k in 0..n {
             sum += mass;
             close(binomial_at_most(f64::from(k), 11.0, p), sum, 1e-13);
-            close(
-                binomial_at_least(f64::from(k + 1), 11.0, p),
-                1.0 - sum,
-                1e-13,
-            );
+            close(binomial_at_least(f64::from(k + 1), 11.0, p), 1.0 - sum, 1e-13);
             mass *= f64::from(n - k) / f64::from(k + 1) * p / (1.0 - p);
         }
     }

@@ -33,9 +33,7 @@ pub fn fano(windows: &[Tally]) -> Option<f64> {
 /// What to divide counts by: the baseline's Fano factor where it is above 1.5, else 1.
 #[must_use]
 pub fn divisor(baseline: &[Tally]) -> f64 {
-    fano(baseline)
-        .filter(|phi| *phi > NEGLIGIBLE)
-        .unwrap_or(1.0)
+    fano(baseline).filter(|phi| *phi > NEGLIGIBLE).unwrap_or(1.0)
 }
 
 #[cfg(test)]
@@ -44,13 +42,7 @@ mod tests {
     use crate::stats::simulation::Random;
 
     fn windows(counts: &[f64]) -> Vec<Tally> {
-        counts
-            .iter()
-            .map(|&count| Tally {
-                count,
-                exposure: 10.0,
-            })
-            .collect()
+        counts.iter().map(|&count| Tally { count, exposure: 10.0 }).collect()
     }
 
     #[test]
@@ -62,16 +54,7 @@ mod tests {
 
     #[test]
     fn unequal_windows_at_one_rate_do_not_scatter() {
-        let even = [
-            Tally {
-                count: 10.0,
-                exposure: 1.0,
-            },
-            Tally {
-                count: 50.0,
-                exposure: 5.0,
-            },
-        ];
+        let even = [Tally { count: 10.0, exposure: 1.0 }, Tally { count: 50.0, exposure: 5.0 }];
         assert_eq!(fano(&even), Some(0.0));
         assert!((divisor(&even) - 1.0).abs() < 1e-12);
     }

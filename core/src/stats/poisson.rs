@@ -11,11 +11,7 @@ use crate::stats::{Interval, Tails, beta::bisect};
 pub fn interval(k: f64, tails: Tails) -> Interval {
     // No bound in use lies further out than this: 12 standard deviations, and room where the count is small.
     let far = k + 12.0 * k.sqrt() + 40.0;
-    let lo = if k <= 0.0 {
-        0.0
-    } else {
-        bisect(0.0, k, |mean| at_least(k, mean) < tails.below)
-    };
+    let lo = if k <= 0.0 { 0.0 } else { bisect(0.0, k, |mean| at_least(k, mean) < tails.below) };
     let hi = bisect(k, far, |mean| at_most(k, mean) > tails.above);
     Interval { lo, hi }
 }
@@ -23,11 +19,7 @@ pub fn interval(k: f64, tails: Tails) -> Interval {
 /// P(X ≤ k) for X ~ Poisson(mean), continued to real k ≥ 0.
 #[must_use]
 pub fn at_most(k: f64, mean: f64) -> f64 {
-    if mean <= 0.0 {
-        1.0
-    } else {
-        gamma_ur(k + 1.0, mean)
-    }
+    if mean <= 0.0 { 1.0 } else { gamma_ur(k + 1.0, mean) }
 }
 
 /// P(X ≥ k) for X ~ Poisson(mean), continued to real k ≥ 0.

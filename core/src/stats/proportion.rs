@@ -10,11 +10,7 @@ use crate::stats::{Interval, Tails, beta};
 /// For k = 0 the upper end is near 3/n at 5%: the rule of three.
 #[must_use]
 pub fn interval(k: f64, n: f64, tails: Tails) -> Interval {
-    let lo = if k <= 0.0 {
-        0.0
-    } else {
-        beta::quantile(k, n - k + 1.0, tails.below)
-    };
+    let lo = if k <= 0.0 { 0.0 } else { beta::quantile(k, n - k + 1.0, tails.below) };
     let hi = if k >= n {
         1.0
     } else {

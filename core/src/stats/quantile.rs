@@ -22,25 +22,15 @@ pub fn estimate(sorted: &[u64], q: f64, tails: Tails) -> Option<Quantile> {
     let value = *sorted.get(rank(sorted.len(), q).checked_sub(1)?)?;
     let ranks = bound_ranks(sorted.len(), q, tails);
     let at = |rank: Option<usize>| rank.and_then(|rank| sorted.get(rank - 1).copied());
-    Some(Quantile {
-        value,
-        lo: at(ranks.0),
-        hi: at(ranks.1),
-    })
+    Some(Quantile { value, lo: at(ranks.0), hi: at(ranks.1) })
 }
 
 /// Rank ⌈nq⌉, at least 1 and at most `n`; 0 if `n` is 0.
 #[must_use]
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the product lies between 0 and n"
-)]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the product lies between 0 and n")]
 pub fn rank(n: usize, q: f64) -> usize {
     // Products such as 100 x 0.99 may land a hair above the whole number that they are.
-    ((n as f64 * q - 1e-9).ceil() as usize)
-        .clamp(1, n.max(1))
-        .min(n)
+    ((n as f64 * q - 1e-9).ceil() as usize).clamp(1, n.max(1)).min(n)
 }
 
 /// Ranks (1-based) of the lower and the upper bound; `None` where even the extreme value is no bound.
@@ -48,13 +38,9 @@ pub fn rank(n: usize, q: f64) -> usize {
 pub fn bound_ranks(n: usize, q: f64, tails: Tails) -> (Option<usize>, Option<usize>) {
     let size = n as f64;
     // P(at most rank - 1 values lie below the quantile) rises with the rank.
-    let lo = last_where(n, |rank| {
-        beta::binomial_at_most((rank - 1) as f64, size, q) <= tails.below
-    });
+    let lo = last_where(n, |rank| beta::binomial_at_most((rank - 1) as f64, size, q) <= tails.below);
     // P(at least rank values lie below it) falls with the rank.
-    let too_low = last_where(n, |rank| {
-        beta::binomial_at_least(rank as f64, size, q) > tails.above
-    });
+    let too_low = last_where(n, |rank| beta::binomial_at_least(rank as f64, size, q) > tails.above);
     let hi = too_low.map_or(1, |rank| rank + 1);
     (lo, (hi <= n).then_some(hi))
 }
@@ -83,10 +69,7 @@ mod tests {
     #[test]
     fn ranks_of_the_median_are_as_tabulated() {
         // Conover, table of the sign test: n = 20, 95% two-sided: ranks 6 and 15.
-        assert_eq!(
-            bound_ranks(20, 0.5, Tails::each(0.025)),
-            (Some(6), Some(15))
-        );
+        assert_eq!(bound_ranks(20, 0.5, Tails::each(0.025)), (Some(6), Some(15)));
         assert_eq!(bound_ranks(5, 0.5, Tails::each(0.05)), (Some(1), Some(5)));
         assert_eq!(bound_ranks(4, 0.5, Tails::each(0.05)), (None, None));
     }
@@ -99,13 +82,7 @@ mod tests {
 
     #[test]
     fn sample_quantiles_are_nearest_ranks() {
-        for (n, q, want) in [
-            (100, 0.99, 99),
-            (100, 0.5, 50),
-            (1, 0.99, 1),
-            (3, 0.5, 2),
-            (0, 0.5, 0),
-        ] {
+        for (n, q, want) in [(100, 0.99, 99), (100, 0.5, 50), (1, 0.99, 1), (3, 0.5, 2), (0, 0.5, 0)] {
             assert_eq!(rank(n, q), want, "{n} {q}");
         }
         assert_eq!(estimate(&[], 0.5, Tails::each(0.05)), None);
@@ -117,14 +94,11 @@ mod tests {
         let (mut below, mut above) = (0.0, 0.0);
         let runs = 2_000;
         for _ in 0..runs {
-            let mut sample: Vec<u64> = (0..400)
-                .map(|_| u64::from(random.tries(0.99, 100_000)))
-                .collect();
+            let mut sample: Vec<u64> = (0..400).map(|_| u64::from(random.tries(0.99, 100_000))).collect();
             sample.sort_unstable();
             // The geometric's 0.9-quantile: the smallest k with 1 - 0.99^k >= 0.9.
             let truth = 230;
-            let got = estimate(&sample, 0.9, Tails::each(0.05))
-                .map(|q| (q.lo.unwrap_or(0), q.hi.unwrap_or(u64::MAX)));
+            let got = estimate(&sample, 0.9, Tails::each(0.05)).map(|q| (q.lo.unwrap_or(0), q.hi.unwrap_or(u64::MAX)));
             let (lo, hi) = got.unwrap_or((0, u64::MAX));
             below += f64::from(u8::from(hi < truth));
             above += f64::from(u8::from(lo > truth));

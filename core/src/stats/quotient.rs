@@ -27,11 +27,7 @@ pub fn interval(judged: Estimate, base: Estimate) -> Interval {
     let hi = if b.lo <= 0.0 || j.hi.is_infinite() {
         f64::INFINITY
     } else if judged.value > 0.0 {
-        quotient
-            * (j.hi / judged.value)
-                .ln()
-                .hypot((base.value / b.lo).ln())
-                .exp()
+        quotient * (j.hi / judged.value).ln().hypot((base.value / b.lo).ln()).exp()
     } else {
         // Nothing has no logarithm: the upper bound of the one over the lower bound of the other.
         j.hi / b.lo
@@ -53,43 +49,26 @@ mod tests {
     use crate::stats::{Tails, proportion};
 
     fn estimate(value: f64, lo: f64, hi: f64) -> Estimate {
-        Estimate {
-            value,
-            interval: Interval { lo, hi },
-        }
+        Estimate { value, interval: Interval { lo, hi } }
     }
 
     #[test]
     fn a_certain_base_only_rescales() {
         let got = interval(estimate(3.0, 2.0, 5.0), estimate(2.0, 2.0, 2.0));
-        assert!(
-            (got.lo - 1.0).abs() < 1e-12 && (got.hi - 2.5).abs() < 1e-12,
-            "{got:?}"
-        );
+        assert!((got.lo - 1.0).abs() < 1e-12 && (got.hi - 2.5).abs() < 1e-12, "{got:?}");
     }
 
     #[test]
     fn what_may_be_zero_bounds_nothing_above() {
-        assert!(
-            interval(estimate(1.0, 0.5, 2.0), estimate(1.0, 0.0, 2.0))
-                .hi
-                .is_infinite()
-        );
+        assert!(interval(estimate(1.0, 0.5, 2.0), estimate(1.0, 0.0, 2.0)).hi.is_infinite());
         let none = interval(estimate(0.0, 0.0, 1.0), estimate(1.0, 0.5, 2.0));
-        assert!(
-            none.lo.abs() < 1e-12 && (none.hi - 2.0).abs() < 1e-12,
-            "{none:?}"
-        );
+        assert!(none.lo.abs() < 1e-12 && (none.hi - 2.0).abs() < 1e-12, "{none:?}");
     }
 
     #[test]
     fn a_difference_of_shares_is_as_sure_as_its_parts() {
         let share = |k: f64, n: f64| {
-            estimate(
-                k / n,
-                proportion::interval(k, n, Tails::each(0.05)).lo,
-                proportion::interval(k, n, Tails::each(0.05)).hi,
-            )
+            estimate(k / n, proportion::interval(k, n, Tails::each(0.05)).lo, proportion::interval(k, n, Tails::each(0.05)).hi)
         };
         assert!(difference_at_least(share(300.0, 1000.0), share(0.0, 1000.0)) > 0.27);
         assert!(difference_at_least(share(3.0, 10.0), share(0.0, 10.0)) < 0.05);

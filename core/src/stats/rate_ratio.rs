@@ -26,21 +26,13 @@ impl Tally {
 /// One-sided p-value against "`judged`/`base` is `ratio` or more": small means that the ratio is below.
 #[must_use]
 pub fn p_below(judged: Tally, base: Tally, ratio: f64) -> f64 {
-    beta::binomial_at_most(
-        judged.count,
-        judged.count + base.count,
-        share(judged, base, ratio),
-    )
+    beta::binomial_at_most(judged.count, judged.count + base.count, share(judged, base, ratio))
 }
 
 /// One-sided p-value against "`judged`/`base` is `ratio` or less": small means that the ratio is above.
 #[must_use]
 pub fn p_above(judged: Tally, base: Tally, ratio: f64) -> f64 {
-    beta::binomial_at_least(
-        judged.count,
-        judged.count + base.count,
-        share(judged, base, ratio),
-    )
+    beta::binomial_at_least(judged.count, judged.count + base.count, share(judged, base, ratio))
 }
 
 /// Twice the smaller one-sided p-value, at most 1.
@@ -62,16 +54,9 @@ fn share(judged: Tally, base: Tally, ratio: f64) -> f64 {
 pub fn interval(judged: Tally, base: Tally, tails: Tails) -> Interval {
     let shares = proportion::interval(judged.count, judged.count + base.count, tails);
     let ratio = |p: f64| {
-        if p >= 1.0 {
-            f64::INFINITY
-        } else {
-            p / (1.0 - p) * base.exposure / judged.exposure
-        }
+        if p >= 1.0 { f64::INFINITY } else { p / (1.0 - p) * base.exposure / judged.exposure }
     };
-    Interval {
-        lo: ratio(shares.lo),
-        hi: ratio(shares.hi),
-    }
+    Interval { lo: ratio(shares.lo), hi: ratio(shares.hi) }
 }
 
 #[cfg(test)]

@@ -25,17 +25,8 @@ mod tests {
 
     #[test]
     fn matches_the_tables() {
-        for (tail, freedom, want) in [
-            (0.05, 1.0, 6.3138),
-            (0.05, 5.0, 2.0150),
-            (0.025, 10.0, 2.2281),
-            (0.05, 120.0, 1.6577),
-        ] {
-            assert!(
-                (t(tail, freedom) - want).abs() < 5e-5,
-                "{tail} {freedom}: {}",
-                t(tail, freedom)
-            );
+        for (tail, freedom, want) in [(0.05, 1.0, 6.3138), (0.05, 5.0, 2.0150), (0.025, 10.0, 2.2281), (0.05, 120.0, 1.6577)] {
+            assert!((t(tail, freedom) - want).abs() < 5e-5, "{tail} {freedom}: {}", t(tail, freedom));
         }
         assert!((z(0.05) - 1.644_853_6).abs() < 1e-6);
         assert!((z(0.025) - 1.959_964).abs() < 1e-6);

@@ -9,7 +9,7 @@ use crate::track::hash::ByWord;
 
 /// Keys are hashes already.
 #[derive(Debug)]
-pub struct AgedMap<V> {
+pub(crate) struct AgedMap<V> {
     young: HashMap<u64, Entry<V>, ByWord>,
     old: HashMap<u64, Entry<V>, ByWord>,
     /// When the young generation began.
@@ -28,19 +28,12 @@ struct Entry<V> {
 impl<V: Copy> AgedMap<V> {
     /// Holds up to `cap` entries (two at least), each until `ttl_ns` after its last touch.
     #[must_use]
-    pub fn new(cap: usize, ttl_ns: u64) -> Self {
-        Self {
-            young: HashMap::default(),
-            old: HashMap::default(),
-            since_ns: 0,
-            half_cap: (cap / 2).max(1),
-            ttl_ns,
-            evicted: 0,
-        }
+    pub(crate) fn new(cap: usize, ttl_ns: u64) -> Self {
+        Self { young: HashMap::default(), old: HashMap::default(), since_ns: 0, half_cap: (cap / 2).max(1), ttl_ns, evicted: 0 }
     }
 
     /// Replaces an entry by what `next` makes of it, or of nothing if it is unknown or too old.
-    pub fn update(&mut self, key: u64, now_ns: u64, next: impl FnOnce(Option<V>) -> V) -> V {
+    pub(crate) fn update(&mut self, key: u64, now_ns: u64, next: impl FnOnce(Option<V>) -> V) -> V {
         self.turn(now_ns);
         let known = match self.young.get(&key) {
             Some(entry) => Some(*entry),
@@ -71,20 +64,14 @@ impl<V: Copy> AgedMap<V> {
 
     /// Entries dropped for want of room before their time was over.
     #[must_use]
-    pub const fn evicted(&self) -> u64 {
+    pub(crate) const fn evicted(&self) -> u64 {
         self.evicted
     }
 
     /// Entries held, those out of date included.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.young.len() + self.old.len()
-    }
-
-    /// Nothing is held.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 

@@ -6,32 +6,32 @@ use crate::retry::Ticket;
 use crate::track::queue::AgeQueue;
 
 /// A place in the arena; good only while its attempt is open.
-pub type Slot = u32;
+pub(crate) type Slot = u32;
 
 /// A request that has no outcome yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attempt {
+pub(crate) struct Attempt {
     /// Counts attempts; unique for ever.
-    pub token: u64,
+    pub(crate) token: u64,
     /// Its connection.
-    pub conn: ConnId,
+    pub(crate) conn: ConnId,
     /// Which request of its connection.
-    pub index: u32,
+    pub(crate) index: u32,
     /// Its edge.
-    pub edge: EdgeId,
+    pub(crate) edge: EdgeId,
     /// The epoch in which it started.
-    pub epoch: Epoch,
+    pub(crate) epoch: Epoch,
     /// When its head was complete, nanoseconds.
-    pub start_ns: u64,
+    pub(crate) start_ns: u64,
     /// For the recogniser of retries, when it ends.
-    pub ticket: Option<Ticket>,
+    pub(crate) ticket: Option<Ticket>,
     /// The next one on the same connection, in order of index.
-    pub next: Option<Slot>,
+    pub(crate) next: Option<Slot>,
 }
 
 /// The open attempts of all connections.
 #[derive(Debug, Default)]
-pub struct Attempts {
+pub(crate) struct Attempts {
     slots: Vec<Option<Attempt>>,
     free: Vec<Slot>,
     by_age: AgeQueue<(Slot, u64)>,
@@ -40,18 +40,12 @@ pub struct Attempts {
 impl Attempts {
     /// How many are open.
     #[must_use]
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// None is open.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Takes one in. There is no room for more than 2^32.
-    pub fn insert(&mut self, attempt: Attempt) -> Slot {
+    pub(crate) fn insert(&mut self, attempt: Attempt) -> Slot {
         let live = self.len();
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -64,7 +58,7 @@ impl Attempts {
     }
 
     /// Lets one go.
-    pub fn remove(&mut self, slot: Slot) -> Option<Attempt> {
+    pub(crate) fn remove(&mut self, slot: Slot) -> Option<Attempt> {
         let attempt = self.slots.get_mut(slot as usize)?.take()?;
         self.free.push(slot);
         Some(attempt)
@@ -72,24 +66,24 @@ impl Attempts {
 
     /// One of them.
     #[must_use]
-    pub fn get(&self, slot: Slot) -> Option<&Attempt> {
+    pub(crate) fn get(&self, slot: Slot) -> Option<&Attempt> {
         self.slots.get(slot as usize)?.as_ref()
     }
 
     /// One of them, to be changed.
-    pub fn get_mut(&mut self, slot: Slot) -> Option<&mut Attempt> {
+    pub(crate) fn get_mut(&mut self, slot: Slot) -> Option<&mut Attempt> {
         self.slots.get_mut(slot as usize)?.as_mut()
     }
 
     /// The one that is open for longest; it stays.
-    pub fn oldest(&mut self) -> Option<Attempt> {
+    pub(crate) fn oldest(&mut self) -> Option<Attempt> {
         let slots = &self.slots;
         let (slot, _) = self.by_age.pop_oldest(|key| is_live(slots, *key))?;
         self.get(slot).copied()
     }
 
     /// All of them, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = &Attempt> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Attempt> {
         self.slots.iter().flatten()
     }
 }
@@ -103,16 +97,7 @@ mod tests {
     use super::*;
 
     fn attempt(token: u64) -> Attempt {
-        Attempt {
-            token,
-            conn: ConnId(1),
-            index: 0,
-            edge: EdgeId(0),
-            epoch: 0,
-            start_ns: token,
-            ticket: None,
-            next: None,
-        }
+        Attempt { token, conn: ConnId(1), index: 0, edge: EdgeId(0), epoch: 0, start_ns: token, ticket: None, next: None }
     }
 
     #[test]
@@ -124,7 +109,7 @@ mod tests {
             assert_eq!(attempts.remove(slot).map(|attempt| attempt.token), Some(token));
             assert_eq!(attempts.remove(slot), None);
         }
-        assert!(attempts.is_empty());
+        assert!(attempts.len() == 0);
     }
 
     #[test]

@@ -13,26 +13,26 @@ use crate::window::Failure;
 
 /// An attempt that starts, as its connection knows it.
 #[derive(Debug, Clone, Copy)]
-pub struct Opening {
+pub(crate) struct Opening {
     /// Unique for ever.
-    pub token: u64,
+    pub(crate) token: u64,
     /// Its edge.
-    pub edge: EdgeId,
+    pub(crate) edge: EdgeId,
     /// Who sent it.
-    pub caller: u64,
+    pub(crate) caller: u64,
     /// The epoch in which it started.
-    pub epoch: Epoch,
+    pub(crate) epoch: Epoch,
     /// When, nanoseconds.
-    pub at_ns: u64,
+    pub(crate) at_ns: u64,
 }
 
 /// Everything that is kept of attempts, beyond the connections that they are on.
 #[derive(Debug)]
-pub struct Books {
+pub(crate) struct Books {
     /// By window.
-    pub cohorts: Cohorts,
+    pub(crate) cohorts: Cohorts,
     /// By identity.
-    pub recogniser: Recogniser,
+    pub(crate) recogniser: Recogniser,
     edges: Vec<EdgeBook>,
     overdue_ns: u64,
 }
@@ -47,29 +47,26 @@ struct EdgeBook {
 impl Books {
     /// Empty books.
     #[must_use]
-    pub fn new(edges: &[EdgeSpec], config: &TrackConfig) -> Self {
+    pub(crate) fn new(edges: &[EdgeSpec], config: &TrackConfig) -> Self {
         Self {
             cohorts: Cohorts::new(edges.len(), config.max_durations),
             recogniser: Recogniser::new(
                 IdMemory::new(config.max_ids, config.id_ttl_ns),
                 Matcher::new(config.retry_within_ns, config.max_failures),
             ),
-            edges: edges
-                .iter()
-                .map(|edge| EdgeBook { role: edge.role, gauge: Gauge::default(), connections: 0 })
-                .collect(),
+            edges: edges.iter().map(|edge| EdgeBook { role: edge.role, gauge: Gauge::default(), connections: 0 }).collect(),
             overdue_ns: config.overdue_ns,
         }
     }
 
     /// The role of an edge, if there is such an edge.
     #[must_use]
-    pub fn role(&self, edge: EdgeId) -> Option<Role> {
+    pub(crate) fn role(&self, edge: EdgeId) -> Option<Role> {
         self.edges.get(usize::from(edge.0)).map(|book| book.role)
     }
 
     /// An attempt starts.
-    pub fn start(&mut self, opening: &Opening, identity: &Identity) -> Option<Ticket> {
+    pub(crate) fn start(&mut self, opening: &Opening, identity: &Identity) -> Option<Ticket> {
         let p99_ns = self.edges.get(usize::from(opening.edge.0)).map_or(0, |book| book.gauge.p99_ns());
         let start = Start {
             token: opening.token,
@@ -84,7 +81,7 @@ impl Books {
     }
 
     /// An attempt ends.
-    pub fn end(&mut self, attempt: &Attempt, outcome: Outcome, at_ns: u64) {
+    pub(crate) fn end(&mut self, attempt: &Attempt, outcome: Outcome, at_ns: u64) {
         self.cohorts.end(attempt, outcome, at_ns);
         if let Some(ticket) = &attempt.ticket {
             match outcome.failure() {
@@ -100,13 +97,13 @@ impl Books {
     }
 
     /// A connection came or went.
-    pub fn connections(&mut self, edge: EdgeId) -> Option<&mut u64> {
+    pub(crate) fn connections(&mut self, edge: EdgeId) -> Option<&mut u64> {
         self.edges.get_mut(usize::from(edge.0)).map(|book| &mut book.connections)
     }
 
     /// Connections of an edge that are open now.
     #[must_use]
-    pub fn open_connections(&self, edge: EdgeId) -> u64 {
+    pub(crate) fn open_connections(&self, edge: EdgeId) -> u64 {
         self.edges.get(usize::from(edge.0)).map_or(0, |book| book.connections)
     }
 }
@@ -116,11 +113,9 @@ impl Books {
 /// The requester is this host on a downstream edge, the peer on an ingress edge. Its hanging up is a client's abort,
 /// gentle or not; the server's is a failure of the server.
 #[must_use]
-pub const fn unanswered(role: Role, how: Close) -> Failure {
+pub(crate) const fn unanswered(role: Role, how: Close) -> Failure {
     match (role, how) {
-        (Role::Downstream, Close::Local | Close::LocalReset) | (Role::Ingress, Close::Peer | Close::PeerReset) => {
-            Failure::ClientAbort
-        }
+        (Role::Downstream, Close::Local | Close::LocalReset) | (Role::Ingress, Close::Peer | Close::PeerReset) => Failure::ClientAbort,
         (Role::Downstream, Close::Peer) | (Role::Ingress, Close::Local) => Failure::NoAnswer,
         (Role::Downstream, Close::PeerReset) | (Role::Ingress, Close::LocalReset) => Failure::Reset,
     }

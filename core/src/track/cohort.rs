@@ -10,6 +10,7 @@ use crate::event::{ConnectFailure, Epoch};
 use crate::retry::Finding;
 use crate::track::attempt::Attempt;
 use crate::track::sample::Sample;
+use crate::track::stats::Misfits;
 use crate::window::{EdgeCounts, EdgeWindow, Failure, KernelWindow, Retries, Window};
 
 /// With more epochs than this in hand, the oldest that no window has closed is let go.
@@ -17,7 +18,7 @@ const EPOCHS: usize = 1024;
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// With an answer.
     Answered {
         /// Its status code.
@@ -32,7 +33,7 @@ pub enum Outcome {
 impl Outcome {
     /// Why it counts as a failure, if it does.
     #[must_use]
-    pub const fn failure(self) -> Option<Failure> {
+    pub(crate) const fn failure(self) -> Option<Failure> {
         match self {
             Self::Answered { status: 429 | 500.. } => Some(Failure::Status),
             Self::Failed(failure) => Some(failure),
@@ -63,20 +64,9 @@ struct Cohort {
     closed: Option<KernelWindow>,
 }
 
-/// What could not be put into any window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Misfits {
-    /// Attempts whose window was final already, or of an epoch that no window closed.
-    pub attempts: u64,
-    /// Outcomes of attempts whose window was final already.
-    pub outcomes: u64,
-    /// Durations left out of a window's sample.
-    pub durations: u64,
-}
-
 /// All epochs whose windows are not final yet.
 #[derive(Debug)]
-pub struct Cohorts {
+pub(crate) struct Cohorts {
     cohorts: BTreeMap<Epoch, Cohort>,
     edges: usize,
     sample_cap: usize,
@@ -88,13 +78,13 @@ pub struct Cohorts {
 impl Cohorts {
     /// For so many edges, keeping up to `sample_cap` durations of each kind for an edge and window.
     #[must_use]
-    pub const fn new(edges: usize, sample_cap: usize) -> Self {
+    pub(crate) const fn new(edges: usize, sample_cap: usize) -> Self {
         let misfits = Misfits { attempts: 0, outcomes: 0, durations: 0 };
         Self { cohorts: BTreeMap::new(), edges, sample_cap, next: 0, misfits }
     }
 
     /// Books an attempt that starts; its outcome is to follow.
-    pub fn start(&mut self, epoch: Epoch, edge: EdgeId, finding: &Finding) {
+    pub(crate) fn start(&mut self, epoch: Epoch, edge: EdgeId, finding: &Finding) {
         let Some(cohort) = self.at(epoch) else {
             self.misfits.attempts += 1;
             return;
@@ -110,7 +100,7 @@ impl Cohorts {
     }
 
     /// Books how an attempt ended.
-    pub fn end(&mut self, attempt: &Attempt, outcome: Outcome, at_ns: u64) {
+    pub(crate) fn end(&mut self, attempt: &Attempt, outcome: Outcome, at_ns: u64) {
         let Some(cohort) = self.cohorts.get_mut(&attempt.epoch) else {
             self.misfits.outcomes += 1;
             return;
@@ -131,7 +121,7 @@ impl Cohorts {
     }
 
     /// Books a connection that did not come about.
-    pub fn connect_failed(&mut self, epoch: Epoch, edge: EdgeId, reason: ConnectFailure) {
+    pub(crate) fn connect_failed(&mut self, epoch: Epoch, edge: EdgeId, reason: ConnectFailure) {
         let book = self.at(epoch).and_then(|cohort| cohort.edges.get_mut(usize::from(edge.0)));
         if let Some(book) = book {
             *book.connect_failures.entry(reason).or_default() += 1;
@@ -139,7 +129,7 @@ impl Cohorts {
     }
 
     /// The kernel has closed a window.
-    pub fn close(&mut self, window: KernelWindow) {
+    pub(crate) fn close(&mut self, window: KernelWindow) {
         if let Some(cohort) = self.at(window.epoch) {
             cohort.closed = Some(window);
         }
@@ -147,18 +137,19 @@ impl Cohorts {
 
     /// The oldest window that is closed, with the number of its attempts that have no outcome yet.
     #[must_use]
-    pub fn oldest_closed(&self) -> Option<(&KernelWindow, u64)> {
+    pub(crate) fn oldest_closed(&self) -> Option<(&KernelWindow, u64)> {
         self.cohorts.values().find_map(|cohort| cohort.closed.as_ref().map(|window| (window, cohort.open)))
     }
 
-    /// Makes the oldest closed window final. `open` are its attempts without an outcome; those that were open for
-    /// `hang_after_ns` by `now_ns` count as hanging.
-    pub fn finalise<'a>(
-        &mut self,
-        open: impl Iterator<Item = &'a Attempt>,
-        now_ns: u64,
-        hang_after_ns: u64,
-    ) -> Option<Window> {
+    /// No window is closed and not final.
+    #[must_use]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.oldest_closed().is_none()
+    }
+
+    /// Makes the oldest closed window final. `open` are all attempts without an outcome; those of the window that were
+    /// open for `hang_after_ns` by `at_ns` count as hanging.
+    pub(crate) fn finalise<'a>(&mut self, open: impl Iterator<Item = &'a Attempt>, at_ns: u64, hang_after_ns: u64) -> Option<Window> {
         let epoch = self.oldest_closed()?.0.epoch;
         // Epochs before it were never closed: their attempts belong to no window.
         while let Some(entry) = self.cohorts.first_entry()
@@ -168,8 +159,10 @@ impl Cohorts {
         }
         self.next = epoch.saturating_add(1);
         let mut cohort = self.cohorts.remove(&epoch)?;
-        for attempt in open.filter(|attempt| attempt.epoch == epoch) {
-            let age_ns = now_ns.saturating_sub(attempt.start_ns);
+        // Nearly always there is none, and then the others need not be looked through.
+        let unanswered = (cohort.open > 0).then_some(open).into_iter().flatten();
+        for attempt in unanswered.filter(|attempt| attempt.epoch == epoch) {
+            let age_ns = at_ns.saturating_sub(attempt.start_ns);
             if let Some(book) = cohort.edges.get_mut(usize::from(attempt.edge.0))
                 && age_ns >= hang_after_ns
             {
@@ -188,7 +181,7 @@ impl Cohorts {
 
     /// What fitted nowhere.
     #[must_use]
-    pub const fn misfits(&self) -> Misfits {
+    pub(crate) const fn misfits(&self) -> Misfits {
         self.misfits
     }
 

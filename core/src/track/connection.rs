@@ -9,15 +9,15 @@ const STRAYS: usize = 8;
 
 /// A connection that is open. There may be a million: idle ones own no further memory.
 #[derive(Debug)]
-pub struct Connection {
+pub(crate) struct Connection {
     /// Its edge.
-    pub edge: EdgeId,
+    pub(crate) edge: EdgeId,
     /// Who sends requests on it.
-    pub caller: u64,
+    pub(crate) caller: u64,
     /// Number of the latest response.
-    pub answered: Option<u32>,
+    pub(crate) answered: Option<u32>,
     /// A request head that is not complete yet.
-    pub partial: Option<Box<Partial>>,
+    pub(crate) partial: Option<Box<Partial>>,
     /// Responses to requests from before the observation.
     ahead: u32,
     /// A request was seen.
@@ -32,47 +32,37 @@ pub struct Connection {
 
 /// A response whose request is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stray {
+pub(crate) struct Stray {
     /// Which response of its connection.
-    pub index: u32,
+    pub(crate) index: u32,
     /// Its status code.
-    pub status: u16,
+    pub(crate) status: u16,
     /// When it came, nanoseconds.
-    pub at_ns: u64,
+    pub(crate) at_ns: u64,
 }
 
 impl Connection {
     /// A connection on which nothing was seen yet.
     #[must_use]
-    pub const fn new(edge: EdgeId, caller: u64) -> Self {
-        Self {
-            edge,
-            caller,
-            answered: None,
-            partial: None,
-            ahead: 0,
-            asked: false,
-            first: None,
-            last: None,
-            strays: None,
-        }
+    pub(crate) const fn new(edge: EdgeId, caller: u64) -> Self {
+        Self { edge, caller, answered: None, partial: None, ahead: 0, asked: false, first: None, last: None, strays: None }
     }
 
     /// The request that a response belongs to.
     #[must_use]
-    pub const fn asked_by(&self, response: u32) -> u32 {
+    pub(crate) const fn asked_by(&self, response: u32) -> u32 {
         response.wrapping_sub(self.ahead)
     }
 
     /// An open attempt has this index already.
     #[must_use]
-    pub fn has(&self, index: u32, attempts: &Attempts) -> bool {
+    pub(crate) fn has(&self, index: u32, attempts: &Attempts) -> bool {
         let is_new = self.last.and_then(|slot| attempts.get(slot)).is_none_or(|last| is_after(index, last.index));
         !is_new && self.chain(attempts).any(|(_, attempt)| attempt.index == index)
     }
 
     /// Adds an open attempt, in its place by index; nearly always that is the end.
-    pub fn insert(&mut self, attempt: Attempt, attempts: &mut Attempts) {
+    pub(crate) fn insert(&mut self, attempt: Attempt, attempts: &mut Attempts) {
         let before = match self.last {
             Some(slot) if attempts.get(slot).is_some_and(|last| is_after(attempt.index, last.index)) => Some(slot),
             _ => {
@@ -95,7 +85,7 @@ impl Connection {
     }
 
     /// Takes out the first open attempt, if it is as asked.
-    pub fn pop_if(&mut self, attempts: &mut Attempts, wanted: impl Fn(&Attempt) -> bool) -> Option<Attempt> {
+    pub(crate) fn pop_if(&mut self, attempts: &mut Attempts, wanted: impl Fn(&Attempt) -> bool) -> Option<Attempt> {
         let slot = self.first?;
         if !attempts.get(slot).is_some_and(wanted) {
             return None;
@@ -109,7 +99,7 @@ impl Connection {
     }
 
     /// Remembers a response whose request was not seen.
-    pub fn stray(&mut self, stray: Stray) {
+    pub(crate) fn stray(&mut self, stray: Stray) {
         let strays = self.strays.get_or_insert_default();
         if strays.len() == STRAYS {
             strays.remove(0);
@@ -121,7 +111,7 @@ impl Connection {
     ///
     /// With the first request, responses that are older and yet numbered as if they answered it or later ones show how
     /// many requests were under way when the observation began.
-    pub fn ask(&mut self, index: u32, start_ns: u64) -> Option<Stray> {
+    pub(crate) fn ask(&mut self, index: u32, start_ns: u64) -> Option<Stray> {
         let is_first = !std::mem::replace(&mut self.asked, true);
         let strays = self.strays.as_mut()?;
         if is_first {
@@ -145,7 +135,7 @@ impl Connection {
 
 /// Whether one number comes after another; they wrap, so the shorter way round counts.
 #[must_use]
-pub const fn is_after(index: u32, other: u32) -> bool {
+pub(crate) const fn is_after(index: u32, other: u32) -> bool {
     let distance = index.wrapping_sub(other);
     distance != 0 && distance < 1 << 31
 }
@@ -158,16 +148,7 @@ mod tests {
     use crate::event::ConnId;
 
     fn attempt(index: u32) -> Attempt {
-        Attempt {
-            token: u64::from(index),
-            conn: ConnId(1),
-            index,
-            edge: EdgeId(0),
-            epoch: 0,
-            start_ns: 0,
-            ticket: None,
-            next: None,
-        }
+        Attempt { token: u64::from(index), conn: ConnId(1), index, edge: EdgeId(0), epoch: 0, start_ns: 0, ticket: None, next: None }
     }
 
     #[test]
@@ -200,7 +181,7 @@ mod tests {
                 let popped = connection.pop_if(&mut attempts, |_| true).map(|attempt| attempt.index);
                 prop_assert_eq!(popped, Some(start.wrapping_add(offset)));
             }
-            prop_assert!(attempts.is_empty());
+            prop_assert!(attempts.len() == 0);
             prop_assert_eq!(connection.last, None);
         }
     }

@@ -7,7 +7,7 @@ const EVERY: usize = 64;
 
 /// The 99th percentile of the latest answers' time.
 #[derive(Debug, Clone, Default)]
-pub struct Gauge {
+pub(crate) struct Gauge {
     latest: Vec<u64>,
     next: usize,
     p99_ns: u64,
@@ -15,7 +15,7 @@ pub struct Gauge {
 
 impl Gauge {
     /// An answer came.
-    pub fn answered(&mut self, latency_ns: u64) {
+    pub(crate) fn answered(&mut self, latency_ns: u64) {
         if self.latest.len() < ANSWERS {
             self.latest.push(latency_ns);
         } else {
@@ -31,7 +31,7 @@ impl Gauge {
 
     /// Nanoseconds; 0 before the first answers.
     #[must_use]
-    pub const fn p99_ns(&self) -> u64 {
+    pub(crate) const fn p99_ns(&self) -> u64 {
         self.p99_ns
     }
 }

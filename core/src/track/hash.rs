@@ -3,11 +3,11 @@
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Builds [`WordHasher`]s.
-pub type ByWord = BuildHasherDefault<WordHasher>;
+pub(crate) type ByWord = BuildHasherDefault<WordHasher>;
 
 /// Hashes one `u64`.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct WordHasher(u64);
+pub(crate) struct WordHasher(u64);
 
 impl Hasher for WordHasher {
     fn write_u64(&mut self, word: u64) {

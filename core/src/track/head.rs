@@ -3,17 +3,17 @@
 use crate::event::{Epoch, HeadPiece};
 
 /// More of one head than this is not kept.
-pub const HEAD_LIMIT: usize = 16 * 1024;
+pub(crate) const HEAD_LIMIT: usize = 16 * 1024;
 
 /// A request head that has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Partial {
+pub(crate) struct Partial {
     /// Which request of its connection.
-    pub index: u32,
+    pub(crate) index: u32,
     /// When its latest piece passed, nanoseconds.
-    pub at_ns: u64,
+    pub(crate) at_ns: u64,
     /// The epoch of that piece.
-    pub epoch: Epoch,
+    pub(crate) epoch: Epoch,
     bytes: Vec<u8>,
     /// Something is missing, so that no later piece can be appended.
     gap: bool,
@@ -24,14 +24,14 @@ pub struct Partial {
 impl Partial {
     /// Begins with the first piece to arrive, which need not be the head's first.
     #[must_use]
-    pub fn new(index: u32, at_ns: u64, epoch: Epoch, piece: &HeadPiece) -> Self {
+    pub(crate) fn new(index: u32, at_ns: u64, epoch: Epoch, piece: &HeadPiece) -> Self {
         let mut partial = Self { index, at_ns, epoch, bytes: Vec::new(), gap: false, truncated: false };
         partial.add(at_ns, epoch, piece);
         partial
     }
 
     /// Adds a piece. Pieces are given in order of time.
-    pub fn add(&mut self, at_ns: u64, epoch: Epoch, piece: &HeadPiece) {
+    pub(crate) fn add(&mut self, at_ns: u64, epoch: Epoch, piece: &HeadPiece) {
         self.at_ns = self.at_ns.max(at_ns);
         self.epoch = epoch;
         let offset = usize::try_from(piece.offset).unwrap_or(usize::MAX);
@@ -51,26 +51,26 @@ impl Partial {
 
     /// The rest of the head may have gone unseen, so that what is here has to do.
     #[must_use]
-    pub const fn may_lack_its_end(&self) -> bool {
+    pub(crate) const fn may_lack_its_end(&self) -> bool {
         self.gap || self.truncated
     }
 
     /// What was put together, from the head's first byte on.
     #[must_use]
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
 /// The whole head in one piece, as nearly all are; `None` if there is more to it.
 #[must_use]
-pub fn in_one(piece: &HeadPiece) -> Option<&[u8]> {
+pub(crate) fn in_one(piece: &HeadPiece) -> Option<&[u8]> {
     (piece.offset == 0 && piece.complete).then_some(piece.bytes.as_slice())
 }
 
 /// The full lines of a head that was cut, closed by a blank one, as a parser wants them.
 #[must_use]
-pub fn closed(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn closed(bytes: &[u8]) -> Vec<u8> {
     let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
     [&bytes[..end], b"\r\n"].concat()
 }

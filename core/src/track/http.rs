@@ -28,9 +28,7 @@ fn read(bytes: &[u8], own: Option<&MarkerHeader>) -> httparse::Result<Option<Ide
     let mut headers = [const { MaybeUninit::uninit() }; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut []);
     Ok(match request.parse_with_uninit_headers(bytes, &mut headers)? {
-        httparse::Status::Complete(length) => {
-            httparse::Status::Complete(said_by(&request, bytes.get(length..).unwrap_or_default(), own))
-        }
+        httparse::Status::Complete(length) => httparse::Status::Complete(said_by(&request, bytes.get(length..).unwrap_or_default(), own)),
         httparse::Status::Partial => httparse::Status::Partial,
     })
 }
@@ -118,10 +116,8 @@ mod tests {
 
     #[test]
     fn marker_and_ids_are_taken_from_the_headers() {
-        let found = parse(
-            "GET / HTTP/1.1\r\nHost: a\r\nX-Request-Id: r\r\nx-envoy-attempt-count: 1\r\nx-stainless-retry-count: 2\r\n\r\n",
-        )
-        .expect("it can be read");
+        let found = parse("GET / HTTP/1.1\r\nHost: a\r\nX-Request-Id: r\r\nx-envoy-attempt-count: 1\r\nx-stainless-retry-count: 2\r\n\r\n")
+            .expect("it can be read");
         assert_eq!(found.marker, Some(3), "the highest of several");
         assert_eq!(found.ids.iter().map(|(kind, _)| kind).collect::<Vec<_>>(), [IdKind::RequestId]);
     }
@@ -137,10 +133,7 @@ mod tests {
     fn absolute_and_origin_form_are_the_same_call() {
         let origin = print("GET /a?b=c HTTP/1.1\r\nHost: Example.com\r\n\r\n");
         assert_eq!(origin, print("GET http://example.com/a?b=c HTTP/1.1\r\nHost: other\r\n\r\n"));
-        assert_eq!(
-            print("GET / HTTP/1.1\r\nHost: h:8080\r\n\r\n"),
-            print("GET http://h:8080 HTTP/1.1\r\nHost: h:8080\r\n\r\n")
-        );
+        assert_eq!(print("GET / HTTP/1.1\r\nHost: h:8080\r\n\r\n"), print("GET http://h:8080 HTTP/1.1\r\nHost: h:8080\r\n\r\n"));
     }
 
     #[test]

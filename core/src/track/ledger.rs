@@ -56,7 +56,7 @@ impl Tally for BTreeMap<u16, u64> {
 
 /// Remembers each slot's totals at its last close, by edge.
 #[derive(Debug, Clone)]
-pub struct Ledger<T> {
+pub struct Ledger<T = EdgeCounts> {
     closed: [Vec<T>; SLOTS],
 }
 
@@ -95,9 +95,7 @@ impl<T: Tally> Default for Ledger<T> {
 #[must_use]
 pub fn total<T: Tally>(slots: &[Vec<T>]) -> Vec<T> {
     let edges = slots.iter().map(Vec::len).max().unwrap_or(0);
-    let of_edge = |edge: usize| {
-        slots.iter().filter_map(|slot| slot.get(edge)).fold(T::default(), |sum, part| sum.plus(part))
-    };
+    let of_edge = |edge: usize| slots.iter().filter_map(|slot| slot.get(edge)).fold(T::default(), |sum, part| sum.plus(part));
     (0..edges).map(of_edge).collect()
 }
 

@@ -8,20 +8,25 @@ use std::cmp::Ordering;
 
 use crate::event::{ProbeEvent, ProbeEventKind};
 
-/// So many events come in, beyond those held back, before they are sorted again.
+/// So many events come in, beyond those held back, before some are let through.
 const BATCH: usize = 4096;
+
+/// An event that comes out of place by no more than so many others is put into its place at once.
+const NEAR: usize = 32;
 
 /// Without events, the clock stands in for them after so many holds.
 const IDLE_HOLDS: u64 = 10;
 
 /// Events not yet old enough to be looked at.
 #[derive(Debug)]
-pub struct Order {
+pub(crate) struct Order {
     events: Vec<ProbeEvent>,
+    /// They are in order.
+    sorted: bool,
     hold_ns: u64,
     cap: usize,
-    /// Length at which it pays to sort again.
-    sort_at: usize,
+    /// Length at which it pays to let some through.
+    release_at: usize,
     latest_ns: u64,
     released_ns: u64,
     late: u64,
@@ -30,55 +35,66 @@ pub struct Order {
 impl Order {
     /// Holds events back for `hold_ns`, and no more than `cap` of them.
     #[must_use]
-    pub const fn new(hold_ns: u64, cap: usize) -> Self {
-        Self { events: Vec::new(), hold_ns, cap, sort_at: BATCH, latest_ns: 0, released_ns: 0, late: 0 }
+    pub(crate) const fn new(hold_ns: u64, cap: usize) -> Self {
+        Self { events: Vec::new(), sorted: true, hold_ns, cap, release_at: BATCH, latest_ns: 0, released_ns: 0, late: 0 }
     }
 
     /// Takes an event in. `true` if it is time to call [`Self::ripe`].
-    pub fn push(&mut self, event: ProbeEvent) -> bool {
+    pub(crate) fn push(&mut self, event: ProbeEvent) -> bool {
         self.late += u64::from(event.at_ns < self.released_ns);
         self.latest_ns = self.latest_ns.max(event.at_ns);
-        self.events.push(event);
-        self.events.len() >= self.sort_at.min(self.cap)
+        let near = self.events.iter().rev().take(NEAR);
+        let behind = near.take_while(|other| compare(other, &event).is_gt()).count();
+        self.sorted &= behind < NEAR;
+        self.events.insert(self.events.len() - behind, event);
+        self.events.len() >= self.release_at.min(self.cap)
     }
 
     /// Lets the clock move on where events do not.
-    pub fn tick(&mut self, now_ns: u64) {
+    pub(crate) fn tick(&mut self, now_ns: u64) {
         let idle_ns = self.hold_ns.saturating_mul(IDLE_HOLDS - 1);
         self.latest_ns = self.latest_ns.max(now_ns.saturating_sub(idle_ns));
     }
 
     /// Takes out, in order, the events before which nothing more is expected.
-    pub fn ripe(&mut self) -> Vec<ProbeEvent> {
-        self.events.sort_by(compare);
-        let mut watermark_ns = self.latest_ns.saturating_sub(self.hold_ns);
+    pub(crate) fn ripe(&mut self) -> Vec<ProbeEvent> {
+        self.sort();
+        let mut watermark_ns = self.latest_ns.checked_sub(self.hold_ns);
         if self.events.len() >= self.cap {
             let middle = self.events.len() / 2;
-            watermark_ns = watermark_ns.max(self.events[middle].at_ns);
+            watermark_ns = watermark_ns.max(Some(self.events[middle].at_ns));
         }
+        let Some(watermark_ns) = watermark_ns else { return Vec::new() };
         let end = self.events.partition_point(|event| event.at_ns <= watermark_ns);
         let ripe = self.events.drain(..end).collect();
         self.released_ns = self.released_ns.max(watermark_ns);
-        self.sort_at = 2 * self.events.len() + BATCH;
+        self.release_at = 2 * self.events.len() + BATCH;
         ripe
     }
 
     /// Takes out all events, in order.
-    pub fn all(&mut self) -> Vec<ProbeEvent> {
-        self.events.sort_by(compare);
+    pub(crate) fn all(&mut self) -> Vec<ProbeEvent> {
+        self.sort();
         self.released_ns = self.released_ns.max(self.latest_ns);
         std::mem::take(&mut self.events)
     }
 
+    fn sort(&mut self) {
+        if !self.sorted {
+            self.events.sort_by(compare);
+            self.sorted = true;
+        }
+    }
+
     /// Everything up to this instant has been let through, nanoseconds.
     #[must_use]
-    pub const fn released_ns(&self) -> u64 {
+    pub(crate) const fn released_ns(&self) -> u64 {
         self.released_ns
     }
 
     /// Events that came after their time had been let through.
     #[must_use]
-    pub const fn late(&self) -> u64 {
+    pub(crate) const fn late(&self) -> u64 {
         self.late
     }
 }
@@ -125,6 +141,15 @@ mod tests {
         assert_eq!(times(&order.ripe()), [0_u64; 0]);
         assert_eq!(times(&order.all()), [80, 100]);
         assert_eq!(order.late(), 0);
+    }
+
+    #[test]
+    fn events_that_are_far_out_of_place_find_it_too() {
+        let mut order = Order::new(50, 100_000);
+        for at_ns in (0..500).rev().chain(500..900) {
+            order.push(event(at_ns));
+        }
+        assert_eq!(times(&order.all()), (0..900).collect::<Vec<_>>());
     }
 
     #[test]

@@ -18,45 +18,27 @@ use crate::track::hash::ByWord;
 use crate::track::head::{self, Partial};
 use crate::track::http;
 use crate::track::queue::AgeQueue;
+use crate::track::stats::Mismatches;
 
 /// The caller on a downstream edge; one for all processes, for now.
-pub const THIS_HOST: u64 = 0;
-
-/// What did not fit together, counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Mismatches {
-    /// Responses whose request was not seen.
-    pub unpaired_responses: u64,
-    /// Attempts whose response was not seen, though it must have come.
-    pub unseen_outcomes: u64,
-    /// Requests whose head never ended; no requests, and not counted by the kernel either.
-    pub unfinished_heads: u64,
-    /// Requests whose head could not be read; counted as first attempts.
-    pub unread_heads: u64,
-    /// Requests that were told twice.
-    pub repeated_requests: u64,
-    /// Connections let go for want of room.
-    pub evicted_connections: u64,
-    /// Open attempts let go for want of room.
-    pub evicted_attempts: u64,
-}
+pub(crate) const THIS_HOST: u64 = 0;
 
 /// Where and when an event happened.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub(crate) struct Place {
     /// The connection.
-    pub conn: ConnId,
+    pub(crate) conn: ConnId,
     /// The edge.
-    pub edge: EdgeId,
+    pub(crate) edge: EdgeId,
     /// The epoch.
-    pub epoch: Epoch,
+    pub(crate) epoch: Epoch,
     /// The time, nanoseconds.
-    pub at_ns: u64,
+    pub(crate) at_ns: u64,
 }
 
 /// All connections that are open.
 #[derive(Debug)]
-pub struct Connections {
+pub(crate) struct Connections {
     open: HashMap<u64, Connection, ByWord>,
     by_age: AgeQueue<u64>,
     attempts: Attempts,
@@ -70,7 +52,7 @@ pub struct Connections {
 impl Connections {
     /// None yet; no more than `cap` of them, and `attempt_cap` open attempts, are held.
     #[must_use]
-    pub fn new(cap: usize, attempt_cap: usize, marker: Option<MarkerHeader>) -> Self {
+    pub(crate) fn new(cap: usize, attempt_cap: usize, marker: Option<MarkerHeader>) -> Self {
         Self {
             open: HashMap::default(),
             by_age: AgeQueue::default(),
@@ -84,12 +66,12 @@ impl Connections {
     }
 
     /// The connection was opened, or first seen. `caller` names who sends requests on it.
-    pub fn opened(&mut self, place: Place, caller: u64, books: &mut Books) {
+    pub(crate) fn opened(&mut self, place: Place, caller: u64, books: &mut Books) {
         self.connection(place, books).caller = caller;
     }
 
     /// A request's head, or a piece of it.
-    pub fn request(&mut self, place: Place, index: u32, piece: &HeadPiece, books: &mut Books) {
+    pub(crate) fn request(&mut self, place: Place, index: u32, piece: &HeadPiece, books: &mut Books) {
         let partial = self.connection(place, books).partial.take();
         let known = match partial {
             Some(partial) if partial.index == index => Some(partial),
@@ -121,7 +103,7 @@ impl Connections {
     }
 
     /// A response's head, or a piece of it.
-    pub fn response(&mut self, place: Place, index: u32, status: u16, piece: &HeadPiece, books: &mut Books) {
+    pub(crate) fn response(&mut self, place: Place, index: u32, status: u16, piece: &HeadPiece, books: &mut Books) {
         // A head that was cut may bring no further piece.
         if !piece.complete && !piece.truncated {
             return;
@@ -156,7 +138,7 @@ impl Connections {
     }
 
     /// The connection ended.
-    pub fn closed(&mut self, place: Place, how: Close, books: &mut Books) {
+    pub(crate) fn closed(&mut self, place: Place, how: Close, books: &mut Books) {
         let Some(connection) = self.open.get_mut(&place.conn.0) else { return };
         let edge = connection.edge;
         if let Some(partial) = connection.partial.take() {
@@ -171,26 +153,14 @@ impl Connections {
     }
 
     /// The open attempts, in no order.
-    pub fn attempts(&self) -> impl Iterator<Item = &Attempt> {
+    pub(crate) fn attempts(&self) -> impl Iterator<Item = &Attempt> {
         self.attempts.iter()
     }
 
     /// What did not fit together.
     #[must_use]
-    pub const fn mismatches(&self) -> Mismatches {
+    pub(crate) const fn mismatches(&self) -> Mismatches {
         self.mismatches
-    }
-
-    /// Connections held.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.open.len()
-    }
-
-    /// None is held.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.open.is_empty()
     }
 
     /// A request whose head was put together.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// Keys in order of arrival. Keys whose owner has left meanwhile stay in it until they are passed over.
 #[derive(Debug)]
-pub struct AgeQueue<K> {
+pub(crate) struct AgeQueue<K> {
     keys: VecDeque<K>,
 }
 
@@ -18,7 +18,7 @@ impl<K: Copy> AgeQueue<K> {
     /// Appends the newest; `live` is how many owners there are, `is_live` tells one.
     ///
     /// Absent owners are swept out when they outnumber the present ones, so that the cost stays constant on average.
-    pub fn push(&mut self, key: K, live: usize, is_live: impl Fn(&K) -> bool) {
+    pub(crate) fn push(&mut self, key: K, live: usize, is_live: impl Fn(&K) -> bool) {
         if self.keys.len() > 2 * live + 1024 {
             self.keys.retain(is_live);
         }
@@ -26,7 +26,7 @@ impl<K: Copy> AgeQueue<K> {
     }
 
     /// Takes out the oldest that is still there.
-    pub fn pop_oldest(&mut self, is_live: impl Fn(&K) -> bool) -> Option<K> {
+    pub(crate) fn pop_oldest(&mut self, is_live: impl Fn(&K) -> bool) -> Option<K> {
         while let Some(key) = self.keys.pop_front() {
             if is_live(&key) {
                 return Some(key);

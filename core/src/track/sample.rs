@@ -2,7 +2,7 @@
 
 /// Up to a fixed number of values.
 #[derive(Debug, Clone)]
-pub struct Sample {
+pub(crate) struct Sample {
     values: Vec<u64>,
     seen: u64,
     cap: usize,
@@ -12,12 +12,12 @@ pub struct Sample {
 impl Sample {
     /// Keeps up to `cap` values.
     #[must_use]
-    pub const fn new(cap: usize) -> Self {
+    pub(crate) const fn new(cap: usize) -> Self {
         Self { values: Vec::new(), seen: 0, cap, state: 0x9e37_79b9_7f4a_7c15 }
     }
 
     /// Offers a value.
-    pub fn push(&mut self, value: u64) {
+    pub(crate) fn push(&mut self, value: u64) {
         self.seen += 1;
         if self.values.len() < self.cap {
             self.values.push(value);
@@ -35,13 +35,13 @@ impl Sample {
 
     /// What was kept.
     #[must_use]
-    pub fn into_values(self) -> Vec<u64> {
+    pub(crate) fn into_values(self) -> Vec<u64> {
         self.values
     }
 
     /// How many values were offered and are not here.
     #[must_use]
-    pub const fn left_out(&self) -> u64 {
+    pub(crate) const fn left_out(&self) -> u64 {
         self.seen - self.values.len() as u64
     }
 }

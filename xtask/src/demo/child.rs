@@ -67,9 +67,5 @@ impl Drop for Child {
 }
 
 fn spawn(what: &mut Command, errors: Stdio) -> Result<std::process::Child> {
-    what.stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(errors)
-        .spawn()
-        .with_context(|| format!("cannot run {}", command::show(what)))
+    what.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).spawn().with_context(|| format!("cannot run {}", command::show(what)))
 }

@@ -19,7 +19,7 @@ const FORBIDDEN_NAMES: [&str; 7] = [
 /// What the rules about names leave out: cargo itself writes the registry's name into its lock files.
 const NAMED_BY_CARGO: &str = "Cargo.lock";
 
-/// Extensions of files that people write; golden files hold whatever a program printed.
+/// Extensions of files that people write; golden files hold whatever a program prints, or is to complain about.
 const WRITTEN: [&str; 9] = ["rs", "toml", "md", "yaml", "yml", "json", "sh", "allow", "service"];
 
 pub(super) fn check_file(file: &str, text: &str) -> Vec<Problem> {
@@ -35,7 +35,7 @@ pub(super) fn check_file(file: &str, text: &str) -> Vec<Problem> {
             }
         }
     }
-    if WRITTEN.contains(&extension) {
+    if WRITTEN.contains(&extension) && !file.contains("/golden/") {
         for (number, line) in numbered(text) {
             if line.ends_with([' ', '\t', '\r']) {
                 report(Rule::Whitespace, number, "blanks at the end of the line".to_owned());
@@ -76,9 +76,10 @@ fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split('\n').enumerate().map(|(index, line)| (index + 1, line))
 }
 
-/// The line, counted from 1, at which a file's tests begin; one past the last if it has none. All of a file in a folder `tests` is tests.
+/// The line, counted from 1, at which a file's tests begin; one past the last if it has none. All of a file in a folder `tests`, or called
+/// `tests.rs`, is tests.
 fn first_test_line(file: &str, text: &str) -> usize {
-    if file.starts_with("tests/") || file.contains("/tests/") {
+    if file.starts_with("tests/") || file.contains("/tests/") || file.ends_with("/tests.rs") {
         return 1;
     }
     let mut lines = text.lines().enumerate().peekable();
@@ -113,12 +114,14 @@ mod tests {
         let tested = format!("//! Why.\n#[cfg(test)]\nmod tests {{\n{}}}\n", "// line\n".repeat(LONGEST));
         assert_eq!(found("a/src/x.rs", &tested), []);
         assert_eq!(found("a/tests/x.rs", &code), []);
+        assert_eq!(found("a/src/x/tests.rs", &code), []);
     }
 
     #[test]
     fn blanks_tabs_and_a_missing_line_feed_are_seen_in_written_files_only() {
         assert_eq!(found("x.md", "a \n\tb\nc"), [(Rule::Whitespace, 1), (Rule::Whitespace, 2), (Rule::Whitespace, 0)]);
         assert_eq!(found("x.snap", "a \n\tb"), []);
+        assert_eq!(found("a/tests/golden/tab.yaml", "a:\tb\n"), []);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::super::metric::{METRICS, Row, Unit};
 use super::super::value;
 use super::super::words::{self, Word};
 use super::{GrammarError, GrammarErrorKind};
-use crate::units::UnitError;
+use crate::units::{UnitError, share};
 
 /// The line, and how far it has been read.
 #[derive(Debug)]
@@ -106,13 +106,12 @@ impl<'a> Reader<'a> {
             .unwrap_or_default();
         self.quantity(row.example(), |text| value::parse(text, row.unit))
             .map_err(|mut error| {
-                let known = METRICS
+                let percent = row.unit != Unit::Share && share::parse_any(&text).is_ok();
+                let other = METRICS
                     .iter()
                     .any(|other| value::parse(&text, other.unit).is_ok());
-                if error.kind == GrammarErrorKind::Value
-                    && known
-                    && value::parse(&text, Unit::Count).is_err()
-                {
+                let number = value::parse(&text, Unit::Count).is_ok();
+                if error.kind == GrammarErrorKind::Value && (percent || other) && !number {
                     error.message = format!("`{}` is {}, not `{text}`", row.name, row.unit.noun());
                 }
                 error

@@ -23,29 +23,16 @@ fn one_bad_window_fails_what_the_phase_as_a_whole_passes() {
     let got = drill.judge(&at_most(0.15));
     assert_eq!(got.verdict, Verdict::Fail);
     let reason = got.reason.unwrap();
-    assert!(
-        reason.contains("1 of 6 windows") && reason.contains("window 8 with 40%"),
-        "{reason}"
-    );
-    assert!(
-        (got.observed.unwrap() - 0.4).abs() < 1e-12,
-        "the worst window's"
-    );
+    assert!(reason.contains("1 of 6 windows") && reason.contains("window 8 with 40%"), "{reason}");
+    assert!((got.observed.unwrap() - 0.4).abs() < 1e-12, "the worst window's");
 }
 
 #[test]
 fn passes_only_if_each_is_shown_to_hold() {
-    assert_eq!(
-        drill(&[2, 3, 1, 0, 2, 2]).judge(&at_most(0.15)).verdict,
-        Verdict::Pass
-    );
+    assert_eq!(drill(&[2, 3, 1, 0, 2, 2]).judge(&at_most(0.15)).verdict, Verdict::Pass);
     let got = drill(&[2, 3, 12, 0, 2, 2]).judge(&at_most(0.15));
     assert_eq!(got.verdict, Verdict::Inconclusive);
-    assert!(
-        got.reason
-            .unwrap()
-            .contains("1 of 6 windows cannot be told")
-    );
+    assert!(got.reason.unwrap().contains("1 of 6 windows cannot be told"));
 }
 
 #[test]
@@ -53,10 +40,7 @@ fn many_windows_do_not_raise_the_alarm_by_chance() {
     // 19 of 100 is significant against 12% on its own, and not as one of thirty.
     let mut retries = vec![10; 30];
     retries[7] = 19;
-    assert_eq!(
-        drill(&retries).judge(&at_most(0.12)).verdict,
-        Verdict::Inconclusive
-    );
+    assert_eq!(drill(&retries).judge(&at_most(0.12)).verdict, Verdict::Inconclusive);
     assert_eq!(drill(&[19]).judge(&at_most(0.12)).verdict, Verdict::Fail);
 }
 

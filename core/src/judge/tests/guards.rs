@@ -5,27 +5,17 @@ use crate::judge::guard::GuardState;
 use crate::playbook::Guard;
 
 fn guard(edge: Option<&str>, metric: Metric, op: Op, value: f64, windows: u32) -> Guard {
-    Guard {
-        text: "the guard".to_owned(),
-        edge: edge.map(str::to_owned),
-        metric,
-        op,
-        value,
-        windows,
-    }
+    Guard { text: "the guard".to_owned(), edge: edge.map(str::to_owned), metric, op, value, windows }
 }
 
 /// Index of the window at which the guard trips, and its sentence.
 fn trips(guard: &Guard, drill: &Drill) -> Option<(usize, String)> {
     let mut state = GuardState::new(guard, &drill.edges);
-    (drill.windows.iter().enumerate())
-        .find_map(|(index, window)| Some((index, state.observe(window)?)))
+    (drill.windows.iter().enumerate()).find_map(|(index, window)| Some((index, state.observe(window)?)))
 }
 
 fn web(failures: &[u64]) -> Drill {
-    failures.iter().fold(Drill::new(), |drill, &failures| {
-        drill.window(PhaseName::Fault, &[seen(100).failures(failures), seen(100)])
-    })
+    failures.iter().fold(Drill::new(), |drill, &failures| drill.window(PhaseName::Fault, &[seen(100).failures(failures), seen(100)]))
 }
 
 #[test]
@@ -34,15 +24,8 @@ fn trips_only_after_enough_windows_in_a_row() {
     assert_eq!(trips(&success, &web(&[90, 90, 0, 90, 90])), None);
     let (at, reason) = trips(&success, &web(&[0, 90, 85, 90, 0])).unwrap();
     assert_eq!(at, 3);
-    assert_eq!(
-        reason,
-        "guard `the guard`: success ratio of web was 10% for 3 windows"
-    );
-    assert_eq!(
-        trips(&success, &web(&[80, 80, 80])),
-        None,
-        "a fifth is not less than a fifth"
-    );
+    assert_eq!(reason, "guard `the guard`: success ratio of web was 10% for 3 windows");
+    assert_eq!(trips(&success, &web(&[80, 80, 80])), None, "a fifth is not less than a fifth");
 }
 
 #[test]
@@ -70,13 +53,7 @@ fn rates_and_amplification_have_guards_too() {
     let (at, reason) = trips(&times, &storm).unwrap();
     assert_eq!(at, 6);
     assert!(reason.contains("amplification of db was 5x"), "{reason}");
-    let slow = guard(
-        Some("db"),
-        Metric::FailureLatency { quantile: 0.99 },
-        Op::Greater,
-        1.0,
-        2,
-    );
+    let slow = guard(Some("db"), Metric::FailureLatency { quantile: 0.99 }, Op::Greater, 1.0, 2);
     let failing = Drill::usual(seen(100).failures(10).failed_after(2_000), seen(100));
     assert_eq!(trips(&slow, &failing).unwrap().0, 7);
     assert_eq!(trips(&slow, &storm), None);

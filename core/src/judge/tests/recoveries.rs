@@ -12,14 +12,9 @@ fn after(retries: &[u64]) -> Drill {
 
 fn after_of(attempts: u64, retries: &[u64]) -> Drill {
     let calm = seen(100);
-    let mut drill = Drill::new()
-        .windows(PhaseName::Baseline, 6, calm, calm)
-        .windows(PhaseName::Fault, 6, calm, seen(200).retries(100));
+    let mut drill = Drill::new().windows(PhaseName::Baseline, 6, calm, calm).windows(PhaseName::Fault, 6, calm, seen(200).retries(100));
     for &retries in retries {
-        drill = drill.window(
-            PhaseName::Recovery,
-            &[calm, seen(attempts).retries(retries)],
-        );
+        drill = drill.window(PhaseName::Recovery, &[calm, seen(attempts).retries(retries)]);
     }
     drill
 }
@@ -29,10 +24,7 @@ fn check(drill: &Drill, within: Within, verdict: Verdict, observed: Option<f64>,
     assert_eq!(got.verdict, verdict, "{got:?}");
     assert_eq!(got.observed, observed, "{got:?}");
     assert_eq!(got.phase, PhaseName::Recovery);
-    assert!(
-        got.reason.as_deref().unwrap_or("").contains(reason),
-        "{got:?}"
-    );
+    assert!(got.reason.as_deref().unwrap_or("").contains(reason), "{got:?}");
 }
 
 #[test]
@@ -40,21 +32,9 @@ fn counts_the_windows_until_two_hold() {
     let two = Within::Windows(2);
     check(&after(&[0, 0, 0]), two, Pass, Some(1.0), "");
     check(&after(&[30, 1, 0]), two, Pass, Some(2.0), "");
-    check(
-        &after(&[30, 30, 0, 0]),
-        two,
-        Fail,
-        Some(3.0),
-        "only after 3 windows (2 windows allowed)",
-    );
+    check(&after(&[30, 30, 0, 0]), two, Fail, Some(3.0), "only after 3 windows (2 windows allowed)");
     check(&after(&[0, 30, 0, 0]), two, Fail, Some(3.0), "");
-    check(
-        &after(&[30, 30, 30, 30]),
-        two,
-        Fail,
-        None,
-        "not back at 2% in 4 windows: 30%, 30%, 30%, 30%",
-    );
+    check(&after(&[30, 30, 30, 30]), two, Fail, None, "not back at 2% in 4 windows: 30%, 30%, 30%, 30%");
 }
 
 #[test]
@@ -64,75 +44,27 @@ fn the_last_window_may_stand_alone() {
 
 #[test]
 fn a_horizon_that_is_too_short_cannot_fail() {
-    check(
-        &after(&[30]),
-        Within::Windows(2),
-        Inconclusive,
-        None,
-        "only 1 window, of 2 allowed",
-    );
-    check(
-        &after(&[]),
-        Within::Windows(2),
-        Inconclusive,
-        None,
-        "no window of the recovery phase",
-    );
+    check(&after(&[30]), Within::Windows(2), Inconclusive, None, "only 1 window, of 2 allowed");
+    check(&after(&[]), Within::Windows(2), Inconclusive, None, "no window of the recovery phase");
     check(&after(&[0, 0]), Within::Windows(5), Pass, Some(1.0), "");
 }
 
 #[test]
 fn quiet_windows_neither_hold_nor_fail() {
-    check(
-        &after_of(5, &[0, 0, 0]),
-        Within::Windows(2),
-        Inconclusive,
-        None,
-        "no window after the fault had 30 attempts",
-    );
+    check(&after_of(5, &[0, 0, 0]), Within::Windows(2), Inconclusive, None, "no window after the fault had 30 attempts");
     // Two retries of forty are above 2%, but do not show it.
-    check(
-        &after_of(40, &[2, 2, 2]),
-        Within::Windows(2),
-        Inconclusive,
-        None,
-        "too little traffic",
-    );
-    check(
-        &after_of(40, &[12, 12, 12]),
-        Within::Windows(2),
-        Fail,
-        None,
-        "",
-    );
+    check(&after_of(40, &[2, 2, 2]), Within::Windows(2), Inconclusive, None, "too little traffic");
+    check(&after_of(40, &[12, 12, 12]), Within::Windows(2), Fail, None, "");
 }
 
 #[test]
 fn time_is_held_against_the_ends_of_windows() {
     let seconds = |seconds| Within::Time(Duration::from_secs(seconds));
     check(&after(&[30, 0, 0]), seconds(20), Pass, Some(20.0), "");
-    check(
-        &after(&[30, 0, 0]),
-        seconds(10),
-        Fail,
-        Some(20.0),
-        "20 s (10 s allowed)",
-    );
-    check(
-        &after(&[30, 0, 0]),
-        seconds(15),
-        Inconclusive,
-        None,
-        "between 10 s and 20 s",
-    );
+    check(&after(&[30, 0, 0]), seconds(10), Fail, Some(20.0), "20 s (10 s allowed)");
+    check(&after(&[30, 0, 0]), seconds(15), Inconclusive, None, "between 10 s and 20 s");
     check(&after(&[0, 0, 0]), seconds(15), Pass, Some(10.0), "");
-    check(
-        &after(&[0, 0, 0]),
-        seconds(5),
-        Inconclusive,
-        None,
-        "between 0 s and 10 s",
-    );
+    check(&after(&[0, 0, 0]), seconds(5), Inconclusive, None, "between 0 s and 10 s");
     let got = after(&[30, 0, 0]).judge(&recovers(RETRY_RATIO, None, seconds(20)));
     assert_eq!((got.unit, got.limit), ("s", Some(20.0)));
 }
@@ -158,10 +90,12 @@ fn says_when_nothing_had_to_recover() {
 fn other_metrics_recover_too() {
     let calm = seen(100);
     let drill = |recovery: Seen| {
-        Drill::new()
-            .windows(PhaseName::Baseline, 6, calm, calm)
-            .windows(PhaseName::Fault, 6, calm, seen(300).failures(200))
-            .windows(PhaseName::Recovery, 3, calm, recovery)
+        Drill::new().windows(PhaseName::Baseline, 6, calm, calm).windows(PhaseName::Fault, 6, calm, seen(300).failures(200)).windows(
+            PhaseName::Recovery,
+            3,
+            calm,
+            recovery,
+        )
     };
     for (metric, good, bad) in [
         (Metric::SuccessRatio, calm, calm.failures(30)),
@@ -172,18 +106,10 @@ fn other_metrics_recover_too() {
         assert_eq!(drill(good).judge(&expectation).verdict, Pass, "{metric:?}");
         assert_eq!(drill(bad).judge(&expectation).verdict, Fail, "{metric:?}");
     }
-    let latency = recovers(
-        Metric::FailureLatency { quantile: 0.99 },
-        None,
-        Within::Windows(1),
-    );
+    let latency = recovers(Metric::FailureLatency { quantile: 0.99 }, None, Within::Windows(1));
     let got = drill(calm).judge(&latency);
     assert_eq!(got.verdict, Inconclusive);
     assert!(got.reason.unwrap().contains("recovers to"));
-    let latency = recovers(
-        Metric::FailureLatency { quantile: 0.99 },
-        Some(1.0),
-        Within::Windows(1),
-    );
+    let latency = recovers(Metric::FailureLatency { quantile: 0.99 }, Some(1.0), Within::Windows(1));
     assert_eq!(drill(calm).judge(&latency).verdict, Pass);
 }

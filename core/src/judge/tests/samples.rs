@@ -8,39 +8,20 @@ use crate::stats::Tails;
 use crate::stats::rate_ratio::Tally;
 
 fn samples() -> impl Strategy<Value = Sample> {
-    let tally = |count: u32, exposure: f64| Tally {
-        count: f64::from(count),
-        exposure,
-    };
+    let tally = |count: u32, exposure: f64| Tally { count: f64::from(count), exposure };
     prop_oneof![
-        (0_u32..500, 1.0_f64..300.0, 1.0_f64..4.0).prop_map(move |(count, seconds, phi)| {
-            Sample::Rate {
-                tally: tally(count, seconds),
-                phi,
-            }
+        (0_u32..500, 1.0_f64..300.0, 1.0_f64..4.0)
+            .prop_map(move |(count, seconds, phi)| { Sample::Rate { tally: tally(count, seconds), phi } }),
+        (0_u32..500, 1_u32..500, 1.0_f64..300.0, 1.0_f64..4.0).prop_map(move |(judged, base, seconds, phi)| {
+            Sample::RateRatio { judged: tally(judged, seconds), base: tally(base, 60.0), phi }
         }),
-        (0_u32..500, 1_u32..500, 1.0_f64..300.0, 1.0_f64..4.0).prop_map(
-            move |(judged, base, seconds, phi)| {
-                Sample::RateRatio {
-                    judged: tally(judged, seconds),
-                    base: tally(base, 60.0),
-                    phi,
-                }
-            }
-        ),
-        (0_u64..300, 1_u64..300, 0_u64..20, any::<bool>()).prop_map(
-            |(hits, misses, unknown, first)| {
-                Sample::Share(Share {
-                    unknown: unknown as f64,
-                    base: if first {
-                        RetryBase::First
-                    } else {
-                        RetryBase::All
-                    },
-                    ..Share::of_all(hits, hits + misses + unknown)
-                })
-            }
-        ),
+        (0_u64..300, 1_u64..300, 0_u64..20, any::<bool>()).prop_map(|(hits, misses, unknown, first)| {
+            Sample::Share(Share {
+                unknown: unknown as f64,
+                base: if first { RetryBase::First } else { RetryBase::All },
+                ..Share::of_all(hits, hits + misses + unknown)
+            })
+        }),
     ]
 }
 

@@ -3,7 +3,7 @@
 use super::super::fields::{self, Fields, Keys};
 use super::super::node::Entry;
 use super::super::problem::{Code, Draft, Place, Problems};
-use crate::edge::{Cidr, EdgeSpec, PortRange, Protocol, Role};
+use crate::edge::{Cidr, EdgeSpec, OTHER, PortRange, Protocol, Role};
 use crate::units::{UnitErrorKind, net};
 use crate::wording::nearest;
 
@@ -25,6 +25,19 @@ pub(super) fn check(
         let Some(name) = super::name(&key.text, &key.place, "an edge's name", problems) else {
             continue;
         };
+        if name == OTHER {
+            let draft = Draft::new(
+                Code::Conflict,
+                &key.place,
+                "an edge cannot be called `other`",
+            );
+            problems.report(
+                draft
+                    .advice("`other` stands for the traffic of no edge")
+                    .replace("others"),
+            );
+            continue;
+        }
         if let Some(other) = edges
             .iter()
             .find(|edge| edge.name == name && edge.role != role)

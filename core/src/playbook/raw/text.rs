@@ -30,15 +30,20 @@ impl Text<'_> {
                     .collect(),
             ),
         };
-        // A block's own extent is empty: its first key, or its first dash, stands for it.
-        if place.start == place.end {
-            place = match &value {
-                Value::Map(entries) => entries
+        // A block's own extent is empty, and a brace says little: a first key, or a first dash, stands for the whole.
+        let extent = self
+            .text
+            .get(place.start - self.offset..place.end - self.offset);
+        match &value {
+            Value::Map(entries) if matches!(extent, Some("" | "{")) => {
+                place = entries
                     .first()
-                    .map_or(place, |entry| entry.key.place.clone()),
-                Value::List(_) => self.character(place.start - self.offset),
-                Value::Null | Value::Scalar(_) => place,
-            };
+                    .map_or(place, |entry| entry.key.place.clone());
+            }
+            Value::List(_) if extent == Some("") => {
+                place = self.character(place.start - self.offset)
+            }
+            _ => {}
         }
         Node { place, value }
     }

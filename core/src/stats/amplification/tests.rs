@@ -8,10 +8,7 @@ use crate::stats::simulation::Random;
 const FIVE: Tails = Tails::each(0.05);
 
 fn pairs(windows: &[(f64, f64)]) -> Vec<Pair> {
-    windows
-        .iter()
-        .map(|&(attempts, ingress)| Pair { attempts, ingress })
-        .collect()
+    windows.iter().map(|&(attempts, ingress)| Pair { attempts, ingress }).collect()
 }
 
 /// Windows of a layer of `most` tries, each failing with probability `p`, under a Poisson load.
@@ -50,10 +47,7 @@ fn natural_fan_out_is_taken_out() {
 fn quiet_windows_prove_little() {
     let quiet = pairs(&[(2.0, 2.0), (2.0, 2.0), (2.0, 2.0), (2.0, 2.0)]);
     let got = interval(&quiet, &quiet, FIVE, 1.0).unwrap_or(Interval { lo: 0.0, hi: 0.0 });
-    assert!(
-        got.hi > 1.2,
-        "no failure among eight requests does not show that none would be retried: {got:?}"
-    );
+    assert!(got.hi > 1.2, "no failure among eight requests does not show that none would be retried: {got:?}");
 }
 
 #[test]
@@ -75,37 +69,20 @@ fn undefined_without_ingress_or_baseline() {
 fn bounds_miss_as_often_as_asked() {
     let mut random = Random::seeded(5);
     let runs = 1_500;
-    for (windows, load, p, most) in [
-        (10, 40.0, 0.3, 3),
-        (5, 20.0, 0.1, 3),
-        (6, 60.0, 0.6, 27),
-        (1, 80.0, 0.5, 3),
-        (2, 30.0, 0.2, 3),
-    ] {
+    for (windows, load, p, most) in [(10, 40.0, 0.3, 3), (5, 20.0, 0.1, 3), (6, 60.0, 0.6, 27), (1, 80.0, 0.5, 3), (2, 30.0, 0.2, 3)] {
         let truth = (1.0 - f64::powi(p, i32::try_from(most).unwrap_or(3))) / (1.0 - p);
         let (mut above, mut below) = (0.0, 0.0);
         for _ in 0..runs {
             let baseline = layer(&mut random, windows, load, 0.0, most);
             let fault = layer(&mut random, windows, load, p, most);
-            let got = interval(&fault, &baseline, FIVE, 1.0).unwrap_or(Interval {
-                lo: 0.0,
-                hi: f64::INFINITY,
-            });
+            let got = interval(&fault, &baseline, FIVE, 1.0).unwrap_or(Interval { lo: 0.0, hi: f64::INFINITY });
             above += f64::from(u8::from(got.lo > truth));
             below += f64::from(u8::from(got.hi < truth));
         }
         let runs = f64::from(runs);
         let most_misses = 0.05 + 3.0 * (0.05_f64 * 0.95 / runs).sqrt();
-        assert!(
-            above / runs <= most_misses,
-            "{windows} windows, p {p}: {} too high",
-            above / runs
-        );
-        assert!(
-            below / runs <= most_misses,
-            "{windows} windows, p {p}: {} too low",
-            below / runs
-        );
+        assert!(above / runs <= most_misses, "{windows} windows, p {p}: {} too high", above / runs);
+        assert!(below / runs <= most_misses, "{windows} windows, p {p}: {} too low", below / runs);
     }
 }
 
@@ -115,19 +92,10 @@ fn pairing_beats_comparing_rates() {
     let mut random = Random::seeded(6);
     let baseline = layer(&mut random, 10, 60.0, 0.0, 3);
     let fault = layer(&mut random, 10, 60.0, 0.1, 3);
-    let paired = interval(&fault, &baseline, FIVE, 1.0).unwrap_or(Interval {
-        lo: 0.0,
-        hi: f64::INFINITY,
-    });
-    let tally = |windows: &[Pair]| Tally {
-        count: sums(windows).0,
-        exposure: 10.0,
-    };
+    let paired = interval(&fault, &baseline, FIVE, 1.0).unwrap_or(Interval { lo: 0.0, hi: f64::INFINITY });
+    let tally = |windows: &[Pair]| Tally { count: sums(windows).0, exposure: 10.0 };
     let rates = rate_ratio::interval(tally(&fault), tally(&baseline), FIVE);
-    assert!(
-        (rates.hi - rates.lo) > 2.0 * (paired.hi - paired.lo),
-        "{rates:?} {paired:?}"
-    );
+    assert!((rates.hi - rates.lo) > 2.0 * (paired.hi - paired.lo), "{rates:?} {paired:?}");
 }
 
 proptest! {

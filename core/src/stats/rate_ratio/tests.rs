@@ -37,17 +37,10 @@ fn outcome(base_seconds: f64, rate: f64, truth: f64) -> (f64, f64) {
     let (mut pass, mut fail) = (0.0, 0.0);
     let mut base = (base_mean - spread).max(0.0).floor();
     while base <= base_mean + spread {
-        let mass = poisson::at_most(base, base_mean)
-            - if base > 0.0 {
-                poisson::at_most(base - 1.0, base_mean)
-            } else {
-                0.0
-            };
+        let mass = poisson::at_most(base, base_mean) - if base > 0.0 { poisson::at_most(base - 1.0, base_mean) } else { 0.0 };
         let far = judged_mean * 3.0 + base * 30.0 + 200.0;
-        let passes =
-            |k: f64| p_below(tally(k, judged_seconds), tally(base, base_seconds), 1.2) <= 0.05;
-        let fails =
-            |k: f64| p_above(tally(k, judged_seconds), tally(base, base_seconds), 1.2) <= 0.05;
+        let passes = |k: f64| p_below(tally(k, judged_seconds), tally(base, base_seconds), 1.2) <= 0.05;
+        let fails = |k: f64| p_above(tally(k, judged_seconds), tally(base, base_seconds), 1.2) <= 0.05;
         // Both are monotone in the judged count, so a threshold says all.
         if passes(0.0) {
             let last = first_where(far, |k| !passes(k)) - 1.0;
@@ -78,87 +71,19 @@ fn outcome_probabilities_are_as_tabulated() {
     // (baseline s, requests/s, [(true ratio, P(pass), P(fail))]) for a fault of 300 s.
     type Row = (f64, f64, [(f64, f64, f64); 5]);
     let table: [Row; 6] = [
-        (
-            60.0,
-            0.2,
-            [
-                (1.0, 0.11, 0.01),
-                (1.1, 0.06, 0.02),
-                (1.43, 0.01, 0.11),
-                (2.0, 0.0, 0.51),
-                (3.0, 0.0, 0.97),
-            ],
-        ),
-        (
-            60.0,
-            1.0,
-            [
-                (1.0, 0.33, 0.0),
-                (1.1, 0.14, 0.01),
-                (1.43, 0.0, 0.35),
-                (2.0, 0.0, 0.99),
-                (3.0, 0.0, 1.0),
-            ],
-        ),
-        (
-            300.0,
-            1.0,
-            [
-                (1.0, 0.71, 0.0),
-                (1.1, 0.28, 0.0),
-                (1.43, 0.0, 0.75),
-                (2.0, 0.0, 1.0),
-                (3.0, 0.0, 1.0),
-            ],
-        ),
-        (
-            60.0,
-            5.0,
-            [
-                (1.0, 0.87, 0.0),
-                (1.1, 0.38, 0.0),
-                (1.43, 0.0, 0.89),
-                (2.0, 0.0, 1.0),
-                (3.0, 0.0, 1.0),
-            ],
-        ),
-        (
-            300.0,
-            5.0,
-            [
-                (1.0, 1.0, 0.0),
-                (1.1, 0.78, 0.0),
-                (1.43, 0.0, 1.0),
-                (2.0, 0.0, 1.0),
-                (3.0, 0.0, 1.0),
-            ],
-        ),
-        (
-            60.0,
-            20.0,
-            [
-                (1.0, 1.0, 0.0),
-                (1.1, 0.86, 0.0),
-                (1.43, 0.0, 1.0),
-                (2.0, 0.0, 1.0),
-                (3.0, 0.0, 1.0),
-            ],
-        ),
+        (60.0, 0.2, [(1.0, 0.11, 0.01), (1.1, 0.06, 0.02), (1.43, 0.01, 0.11), (2.0, 0.0, 0.51), (3.0, 0.0, 0.97)]),
+        (60.0, 1.0, [(1.0, 0.33, 0.0), (1.1, 0.14, 0.01), (1.43, 0.0, 0.35), (2.0, 0.0, 0.99), (3.0, 0.0, 1.0)]),
+        (300.0, 1.0, [(1.0, 0.71, 0.0), (1.1, 0.28, 0.0), (1.43, 0.0, 0.75), (2.0, 0.0, 1.0), (3.0, 0.0, 1.0)]),
+        (60.0, 5.0, [(1.0, 0.87, 0.0), (1.1, 0.38, 0.0), (1.43, 0.0, 0.89), (2.0, 0.0, 1.0), (3.0, 0.0, 1.0)]),
+        (300.0, 5.0, [(1.0, 1.0, 0.0), (1.1, 0.78, 0.0), (1.43, 0.0, 1.0), (2.0, 0.0, 1.0), (3.0, 0.0, 1.0)]),
+        (60.0, 20.0, [(1.0, 1.0, 0.0), (1.1, 0.86, 0.0), (1.43, 0.0, 1.0), (2.0, 0.0, 1.0), (3.0, 0.0, 1.0)]),
     ];
     for (seconds, rate, row) in table {
         for (truth, pass, fail) in row {
             let got = outcome(seconds, rate, truth);
             // The table was simulated and has two digits.
-            assert!(
-                (got.0 - pass).abs() < 0.02,
-                "pass {seconds} s, {rate}/s, x{truth}: {} for {pass}",
-                got.0
-            );
-            assert!(
-                (got.1 - fail).abs() < 0.02,
-                "fail {seconds} s, {rate}/s, x{truth}: {} for {fail}",
-                got.1
-            );
+            assert!((got.0 - pass).abs() < 0.02, "pass {seconds} s, {rate}/s, x{truth}: {} for {pass}", got.0);
+            assert!((got.1 - fail).abs() < 0.02, "fail {seconds} s, {rate}/s, x{truth}: {} for {fail}", got.1);
         }
     }
 }
@@ -176,16 +101,8 @@ fn no_change_is_hardly_ever_called_a_violation() {
             exact += f64::from(u8::from(p_above(judged, base, 1.2) <= 0.05));
         }
         let runs = f64::from(runs);
-        assert!(
-            naive / runs > 0.08,
-            "the naive rule cries wolf at {mean}: {}",
-            naive / runs
-        );
-        assert!(
-            exact / runs < 0.03,
-            "the exact test must not, at {mean}: {}",
-            exact / runs
-        );
+        assert!(naive / runs > 0.08, "the naive rule cries wolf at {mean}: {}", naive / runs);
+        assert!(exact / runs < 0.03, "the exact test must not, at {mean}: {}", exact / runs);
     }
 }
 
