@@ -83,9 +83,7 @@ pub const fn ipv4_key(a: [u8; 4]) -> AddressKey {
 #[must_use]
 #[inline(always)]
 pub const fn ipv6_key(a: [u8; 16]) -> AddressKey {
-    [
-        0, 0, 0, 6, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15],
-    ]
+    [0, 0, 0, 6, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15]]
 }
 
 /// Bytes of a status line up to the end of its code.

@@ -149,7 +149,9 @@ fn attempt(capability: Capability) -> Result<(), Refusal> {
         Capability::ClsBpf => filter(netlink, Program::Drop, Action::Direct),
         Capability::Mirred => filter(netlink, Program::Select, Action::Redirect(LOOPBACK)),
         Capability::Ifb => link::add_ifb(netlink, "sd-scratch").map(drop).map_err(Refusal::Netlink),
-        Capability::Netem => qdisc::add_root(netlink, LOOPBACK, NETEM_HANDLE, "netem", &Netem::default().options()).map_err(Refusal::Netlink),
+        Capability::Netem => {
+            qdisc::add_root(netlink, LOOPBACK, NETEM_HANDLE, "netem", &Netem::default().options()).map_err(Refusal::Netlink)
+        }
         Capability::Tbf => qdisc::add_root(netlink, LOOPBACK, NETEM_HANDLE, "tbf", &[]).map_err(Refusal::Netlink),
     }
 }
@@ -227,12 +229,18 @@ mod tests {
             remedy_for("sch_netem", "6.8.0-40-generic", "ID=ubuntu\nID_LIKE=debian\n", true),
             "install linux-modules-extra-6.8.0-40-generic and load it with `modprobe sch_netem`"
         );
-        assert!(remedy_for("ifb", "5.14.0-1.el9", "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n", true).contains("kernel-modules-extra-5.14.0-1.el9"));
+        assert!(
+            remedy_for("ifb", "5.14.0-1.el9", "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n", true)
+                .contains("kernel-modules-extra-5.14.0-1.el9")
+        );
     }
 
     #[test]
     fn a_kernel_without_modules_is_told_apart() {
         let text = remedy_for("sch_netem", "6.18.1", "ID=debian\n", false);
-        assert!(text.contains("loads no modules") && text.contains("CONFIG_NET_SCH_NETEM") && text.contains("linux-image-6.18.1"), "{text}");
+        assert!(
+            text.contains("loads no modules") && text.contains("CONFIG_NET_SCH_NETEM") && text.contains("linux-image-6.18.1"),
+            "{text}"
+        );
     }
 }

@@ -312,9 +312,9 @@ pub(crate) fn take_out(netlink: &mut Netlink, record: &Record) -> Result<(), Ins
 /// Whether the record's filter is on its hook, under our name: a number of an interface or a handle alone may have become another's.
 fn is_there(netlink: &mut Netlink, record: &Record) -> Result<bool, NetlinkError> {
     let filters = filter::list(netlink, record.place.interface, record.place.hook)?;
-    Ok(filters
-        .iter()
-        .any(|filter| filter.place == record.place && filter.name.as_deref().and_then(Name::of_filter).is_some_and(|(name, _)| name == record.name)))
+    Ok(filters.iter().any(|filter| {
+        filter.place == record.place && filter.name.as_deref().and_then(Name::of_filter).is_some_and(|(name, _)| name == record.name)
+    }))
 }
 
 /// Deletes a clsact that is ours, unless a filter hangs on it.

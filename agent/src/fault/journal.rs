@@ -113,8 +113,11 @@ impl Journal {
 
     /// Notes a step that was taken.
     pub(crate) fn step(&mut self, step: &str) -> Result<(), JournalError> {
-        append(&mut self.file, &StepLine { step })
-            .map_err(|source| JournalError::File { verb: "write the journal", path: self.path.clone(), source })
+        append(&mut self.file, &StepLine { step }).map_err(|source| JournalError::File {
+            verb: "write the journal",
+            path: self.path.clone(),
+            source,
+        })
     }
 
     /// Removes the file: nothing of the record is left in the kernel.
@@ -141,9 +144,11 @@ pub(crate) fn remove(path: &Path) -> Result<(), JournalError> {
 }
 
 fn sync_directory(path: &Path) -> Result<(), JournalError> {
-    File::open(path)
-        .and_then(|directory| directory.sync_all())
-        .map_err(|source| JournalError::File { verb: "sync the directory", path: path.to_owned(), source })
+    File::open(path).and_then(|directory| directory.sync_all()).map_err(|source| JournalError::File {
+        verb: "sync the directory",
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// All journals of a state directory; none if the directory does not exist.

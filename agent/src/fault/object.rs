@@ -127,9 +127,7 @@ impl Object {
 
     /// Grants the lease until that moment of the monotonic clock; 0 ends it.
     pub(crate) fn lease_until(&mut self, expiry_ns: u64) -> Result<(), ObjectError> {
-        array::<u64>(&mut self.ebpf, "LEASE")?
-            .set(0, expiry_ns, 0)
-            .map_err(|source| ObjectError::Map { map: "LEASE", source })
+        array::<u64>(&mut self.ebpf, "LEASE")?.set(0, expiry_ns, 0).map_err(|source| ObjectError::Map { map: "LEASE", source })
     }
 
     /// What all CPUs counted.

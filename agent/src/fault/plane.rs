@@ -59,7 +59,9 @@ pub enum FaultError {
         source: Box<Refusal>,
     },
     /// A status that cannot be written over another.
-    #[error("http_status cannot write {status}: a response with another body would break its connection; use 200 to 599, but not 204, 205 or 304")]
+    #[error(
+        "http_status cannot write {status}: a response with another body would break its connection; use 200 to 599, but not 204, 205 or 304"
+    )]
     Status {
         /// The status.
         status: u16,
@@ -186,14 +188,17 @@ fn shares_netem(specs: &[FaultSpec], new: &FaultSpec) -> bool {
 
 /// The mechanism for a group, tried out in a scratch namespace.
 fn backend(specs: &[FaultSpec]) -> Result<Backend, FaultError> {
-    let fault = specs.iter().find(|spec| !matches!(spec.kind, FaultKind::Loss { .. })).or(specs.first()).map_or("fault", |spec| spec.kind.as_str());
+    let fault =
+        specs.iter().find(|spec| !matches!(spec.kind, FaultKind::Loss { .. })).or(specs.first()).map_or("fault", |spec| spec.kind.as_str());
     for capability in [Capability::Classifier, Capability::Clsact, Capability::ClsBpf] {
         require(fault, capability)?;
     }
     match fault {
         "http_status" => return Ok(Backend::EbpfHttpStatus),
         "loss" => {
-            let all_work = [Capability::Mirred, Capability::Ifb, Capability::Netem].into_iter().all(|capability| capability::try_one(capability).works());
+            let all_work = [Capability::Mirred, Capability::Ifb, Capability::Netem]
+                .into_iter()
+                .all(|capability| capability::try_one(capability).works());
             return Ok(if all_work { Backend::Netem } else { Backend::EbpfDrop });
         }
         _ => {}
@@ -389,7 +394,13 @@ impl Applied {
             .specs
             .iter()
             .zip(counts)
-            .map(|(spec, counts)| FaultOutcome { spec: spec.clone(), backend: self.backend, applied_ns: self.applied_ns, removed_ns, counts })
+            .map(|(spec, counts)| FaultOutcome {
+                spec: spec.clone(),
+                backend: self.backend,
+                applied_ns: self.applied_ns,
+                removed_ns,
+                counts,
+            })
             .collect();
         Removal { outcomes, error: errors.into_iter().next() }
     }

@@ -174,8 +174,6 @@ fn load<T: Copy>(ctx: &TcContext, offset: usize) -> Result<T, Unread> {
 pub fn bytes<const N: usize>(ctx: &TcContext, offset: u32) -> Option<[u8; N]> {
     let mut buffer = [0_u8; N];
     // SAFETY: the buffer has N bytes, and the helper writes no more.
-    let result = unsafe {
-        aya_ebpf::helpers::bpf_skb_load_bytes(ctx.as_ptr().cast(), offset, buffer.as_mut_ptr().cast(), N as u32)
-    };
+    let result = unsafe { aya_ebpf::helpers::bpf_skb_load_bytes(ctx.as_ptr().cast(), offset, buffer.as_mut_ptr().cast(), N as u32) };
     if result == 0 { Some(buffer) } else { None }
 }
