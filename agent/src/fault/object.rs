@@ -1,5 +1,6 @@
 //! The loaded kernel object of one hook: its rule, its lease, its counters.
 
+use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use aya::maps::lpm_trie::{Key, LpmTrie};
@@ -46,7 +47,15 @@ pub enum ObjectError {
     /// The object cannot be read, or its maps cannot be made.
     #[error("load the kernel object for faults")]
     Load(#[source] Box<EbpfError>),
-    /// The kernel's verifier or its privileges refuse the program.
+    /// The kernel's verifier or its privileges refuse the program. What the verifier says, which may be long, is logged.
+    #[error("load the classifier {program}")]
+    Refused {
+        /// The program.
+        program: &'static str,
+        /// The errno.
+        source: io::Error,
+    },
+    /// The program is of another type, or not loaded.
     #[error("load the classifier {program}")]
     Program {
         /// The program.
@@ -108,7 +117,13 @@ impl Object {
             .ok_or(ObjectError::Incomplete { name })?
             .try_into()
             .map_err(|source| ObjectError::Program { program: name, source: Box::new(source) })?;
-        classifier.load().map_err(|source| ObjectError::Program { program: name, source: Box::new(source) })?;
+        classifier.load().map_err(|error| match error {
+            ProgramError::LoadError { io_error, verifier_log } => {
+                tracing::debug!(program = name, %verifier_log, "refused by the verifier");
+                ObjectError::Refused { program: name, source: io_error }
+            }
+            other => ObjectError::Program { program: name, source: Box::new(other) },
+        })?;
         Ok(Self { ebpf, program })
     }
 
