@@ -45,6 +45,16 @@ impl Capability {
     /// All of them, in the order in which they build on each other.
     pub const ALL: [Self; 7] = [Self::Classifier, Self::Clsact, Self::ClsBpf, Self::Mirred, Self::Ifb, Self::Netem, Self::Tbf];
 
+    /// What must work for this to work.
+    #[must_use]
+    pub const fn builds_on(self) -> &'static [Self] {
+        match self {
+            Self::Classifier | Self::Clsact | Self::Ifb | Self::Netem | Self::Tbf => &[],
+            Self::ClsBpf => &[Self::Classifier, Self::Clsact],
+            Self::Mirred => &[Self::Classifier, Self::Clsact, Self::ClsBpf],
+        }
+    }
+
     /// The kernel module, or `bpf` for what the kernel itself does.
     #[must_use]
     pub const fn module(self) -> &'static str {

@@ -188,25 +188,40 @@ fn shares_netem(specs: &[FaultSpec], new: &FaultSpec) -> bool {
 
 /// The mechanism for a group, tried out in a scratch namespace.
 fn backend(specs: &[FaultSpec]) -> Result<Backend, FaultError> {
-    let fault =
-        specs.iter().find(|spec| !matches!(spec.kind, FaultKind::Loss { .. })).or(specs.first()).map_or("fault", |spec| spec.kind.as_str());
-    for capability in [Capability::Classifier, Capability::Clsact, Capability::ClsBpf] {
-        require(fault, capability)?;
+    let needs_netem = specs.iter().find(|spec| matches!(spec.kind, FaultKind::Delay { .. }));
+    let fault = needs_netem.or(specs.first()).map_or("fault", |spec| spec.kind.as_str());
+    if needs_netem.is_some() {
+        require_all(fault, &NETEM)?;
+        return Ok(Backend::Netem);
     }
-    match fault {
-        "http_status" => return Ok(Backend::EbpfHttpStatus),
-        "loss" => {
-            let all_work = [Capability::Mirred, Capability::Ifb, Capability::Netem]
-                .into_iter()
-                .all(|capability| capability::try_one(capability).works());
-            return Ok(if all_work { Backend::Netem } else { Backend::EbpfDrop });
+    if specs.iter().any(|spec| matches!(spec.kind, FaultKind::HttpStatus { .. })) {
+        require_all(fault, &CLASSIFIER)?;
+        return Ok(Backend::EbpfHttpStatus);
+    }
+    if NETEM.into_iter().all(|capability| capability::try_one(capability).works()) {
+        return Ok(Backend::Netem);
+    }
+    require_all(fault, &CLASSIFIER)?;
+    Ok(Backend::EbpfDrop)
+}
+
+/// What an acting classifier needs: the last of the chain, which needs the others.
+const CLASSIFIER: [Capability; 1] = [Capability::ClsBpf];
+/// What netem on an ifb needs.
+const NETEM: [Capability; 3] = [Capability::Netem, Capability::Ifb, Capability::Mirred];
+
+fn require_all(fault: &'static str, capabilities: &[Capability]) -> Result<(), FaultError> {
+    for &capability in capabilities {
+        if capability::try_one(capability).works() {
+            continue;
         }
-        _ => {}
-    }
-    for capability in [Capability::Netem, Capability::Ifb, Capability::Mirred] {
+        // What is lacking may be something that it builds on, which is named instead.
+        for &below in capability.builds_on() {
+            require(fault, below)?;
+        }
         require(fault, capability)?;
     }
-    Ok(Backend::Netem)
+    Ok(())
 }
 
 fn require(fault: &'static str, capability: Capability) -> Result<(), FaultError> {
