@@ -291,6 +291,10 @@ impl Prepared {
             .iter()
             .map(|plan| {
                 let means = match plan.carrier {
+                    Carrier::Netem(netem) if netem.jitter > Duration::ZERO => format!(
+                        "redirected to an ifb of the drill with netem (limit {}); its jitter reorders packets, so that TCP sends some again",
+                        netem.queue_limit()
+                    ),
                     Carrier::Netem(netem) => format!("redirected to an ifb of the drill with netem (limit {})", netem.queue_limit()),
                     Carrier::Drop { .. } => "dropped by an eBPF classifier".to_owned(),
                     Carrier::HttpStatus { status, .. } => format!("rewritten to status {status} by an eBPF classifier"),
