@@ -12,14 +12,13 @@ use stormdrill_wire::fault::{FaultRule, FaultStats};
 use thiserror::Error;
 
 use super::filter::{self, Action, Hook, Place};
+use super::hook_plan::{Carrier, HookPlan};
 use super::journal::{self, Journal, JournalError, Record};
 use super::link::{self, Link};
-use super::name::{Clsact, NETEM_HANDLE, Name, Owner, PRIORITY_DROP, PRIORITY_HTTP_STATUS, PRIORITY_REDIRECT};
-use super::netem::Netem;
+use super::name::{Clsact, NETEM_HANDLE, Name, Owner};
 use super::netlink::{Netlink, NetlinkError};
-use super::object::{Object, ObjectError, Program};
+use super::object::{Object, ObjectError};
 use super::qdisc::{self, Hooks, Qdisc};
-use super::selection::Selection;
 
 /// How long delayed packets may take to leave the ifb before it is deleted with them.
 const LONGEST_DRAIN: Duration = Duration::from_secs(3);
@@ -54,79 +53,6 @@ pub enum InstallError {
         /// The interface.
         interface: String,
     },
-}
-
-/// What is going to be put onto one hook.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct HookPlan {
-    pub(crate) link: Link,
-    pub(crate) hook: Hook,
-    pub(crate) selection: Selection,
-    pub(crate) carrier: Carrier,
-    /// Why this interface, for `plan`.
-    pub(crate) why: String,
-}
-
-/// What carries a fault out on a hook.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Carrier {
-    /// netem on an ifb.
-    Netem(Netem),
-    /// The classifier drops.
-    Drop {
-        /// Of 2^32 draws.
-        threshold: u64,
-    },
-    /// The classifier rewrites.
-    HttpStatus {
-        /// Of 2^32 draws.
-        threshold: u64,
-        /// The code that is written.
-        status: u16,
-        /// Seed of the draws.
-        seed: u64,
-    },
-}
-
-impl Carrier {
-    const fn program(&self) -> Program {
-        match self {
-            Self::Netem(_) => Program::Select,
-            Self::Drop { .. } => Program::Drop,
-            Self::HttpStatus { .. } => Program::HttpStatus,
-        }
-    }
-
-    const fn priority(&self) -> u16 {
-        match self {
-            Self::Netem(_) => PRIORITY_REDIRECT,
-            Self::Drop { .. } => PRIORITY_DROP,
-            Self::HttpStatus { .. } => PRIORITY_HTTP_STATUS,
-        }
-    }
-}
-
-impl HookPlan {
-    fn rule(&self) -> FaultRule {
-        let mut rule = FaultRule {
-            flags: self.selection.flags(),
-            protocol: self.selection.protocol.unwrap_or(0).into(),
-            link_header: self.link.link_header().unwrap_or(0),
-            ..FaultRule::default()
-        };
-        match self.carrier {
-            Carrier::Netem(_) => {}
-            Carrier::Drop { threshold } => rule.threshold = threshold,
-            Carrier::HttpStatus { threshold, status, seed } => {
-                rule.threshold = threshold;
-                rule.seed = seed;
-                for (digit, byte) in rule.status.iter_mut().zip(status.to_string().bytes()) {
-                    *digit = byte;
-                }
-            }
-        }
-        rule
-    }
 }
 
 /// A hook that is in the kernel.

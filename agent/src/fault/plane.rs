@@ -4,25 +4,23 @@
 //! the leases. `renew` is to be called every [`RENEW_EVERY`]; who stops calling ends the fault. `remove` is the only way out, also for
 //! `Drop`. The calls block for milliseconds, `remove` for as long as delayed packets take; the `async` ones use the runtime's blocking threads.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use stormdrill_core::edge::EdgeSpec;
-use stormdrill_core::fault::{Backend, Direction, FaultCounts, FaultKind, FaultOutcome, FaultSpec};
+use stormdrill_core::fault::{Backend, FaultCounts, FaultKind, FaultOutcome, FaultSpec};
 use stormdrill_wire::fault::LEASE_NS;
 use thiserror::Error;
 
-use super::capability::{self, Capability, Finding, Refusal};
+use super::capability::Refusal;
 use super::clock::monotonic_ns;
-use super::filter::Hook;
-use super::install::{Carrier, HookPlan, InstallError, Installed};
+use super::hook_plan::{Carrier, HookPlan};
+use super::install::{InstallError, Installed};
 use super::interface::{self, InterfaceError};
-use super::netem::Netem;
+use super::mechanism::{backend, carrier, hooks_of, shares_netem};
 use super::netlink::{Netlink, NetlinkError};
 use super::object::ObjectError;
-use super::selection::{Selection, threshold};
+use super::selection::Selection;
 
 /// How often a fault must be renewed; its lease lasts three times as long.
 pub const RENEW_EVERY: Duration = Duration::from_secs(1);
@@ -170,102 +168,6 @@ impl Plane {
             }
         }
         Ok(Prepared { specs, backend, hooks, state_dir: self.state_dir.clone() })
-    }
-}
-
-/// Whether a fault belongs into the netem of others: the same packets, and none of its kind yet.
-fn shares_netem(specs: &[FaultSpec], new: &FaultSpec) -> bool {
-    let is_netem = |spec: &FaultSpec| !matches!(spec.kind, FaultKind::HttpStatus { .. });
-    is_netem(new)
-        && specs.iter().all(|spec| {
-            is_netem(spec)
-                && spec.to == new.to
-                && spec.direction == new.direction
-                && spec.interface == new.interface
-                && spec.kind.as_str() != new.kind.as_str()
-        })
-}
-
-/// The mechanism for a group, tried out in a scratch namespace.
-fn backend(specs: &[FaultSpec]) -> Result<Backend, FaultError> {
-    let needs_netem = specs.iter().find(|spec| matches!(spec.kind, FaultKind::Delay { .. }));
-    let fault = needs_netem.or(specs.first()).map_or("fault", |spec| spec.kind.as_str());
-    if needs_netem.is_some() {
-        require_all(fault, &NETEM)?;
-        return Ok(Backend::Netem);
-    }
-    if specs.iter().any(|spec| matches!(spec.kind, FaultKind::HttpStatus { .. })) {
-        require_all(fault, &CLASSIFIER)?;
-        return Ok(Backend::EbpfHttpStatus);
-    }
-    if NETEM.into_iter().all(|capability| capability::try_one(capability).works()) {
-        return Ok(Backend::Netem);
-    }
-    require_all(fault, &CLASSIFIER)?;
-    Ok(Backend::EbpfDrop)
-}
-
-/// What an acting classifier needs: the last of the chain, which needs the others.
-const CLASSIFIER: [Capability; 1] = [Capability::ClsBpf];
-/// What netem on an ifb needs.
-const NETEM: [Capability; 3] = [Capability::Netem, Capability::Ifb, Capability::Mirred];
-
-fn require_all(fault: &'static str, capabilities: &[Capability]) -> Result<(), FaultError> {
-    for &capability in capabilities {
-        if capability::try_one(capability).works() {
-            continue;
-        }
-        // What is lacking may be something that it builds on, which is named instead.
-        for &below in capability.builds_on() {
-            require(fault, below)?;
-        }
-        require(fault, capability)?;
-    }
-    Ok(())
-}
-
-fn require(fault: &'static str, capability: Capability) -> Result<(), FaultError> {
-    let module = capability.module();
-    match capability::try_one(capability) {
-        Finding::Works => Ok(()),
-        Finding::Forbidden => Err(FaultError::Forbidden { fault }),
-        Finding::Missing => {
-            Err(FaultError::Missing { fault, module, kernel: capability::kernel_release(), remedy: capability::remedy(module) })
-        }
-        Finding::Refused(source) => Err(FaultError::Refused { fault, module, source: Box::new(source) }),
-    }
-}
-
-fn carrier(specs: &[FaultSpec], backend: Backend) -> Carrier {
-    let mut netem = Netem::default();
-    for spec in specs {
-        match spec.kind {
-            FaultKind::Loss { share } if backend == Backend::EbpfDrop => return Carrier::Drop { threshold: threshold(share) },
-            FaultKind::Loss { share } => netem.loss = share,
-            FaultKind::Delay { time, jitter, distribution } => {
-                netem.delay = time;
-                netem.jitter = jitter;
-                netem.distribution = distribution;
-            }
-            FaultKind::HttpStatus { status, share } => {
-                // A fresh seed: two drills do not spoil the same responses.
-                let seed = RandomState::new().build_hasher().finish();
-                return Carrier::HttpStatus { threshold: threshold(share), status, seed };
-            }
-        }
-    }
-    Carrier::Netem(netem)
-}
-
-/// The hooks that a fault's packets pass on an interface.
-fn hooks_of(spec: &FaultSpec, edge: &EdgeSpec, is_loopback: bool) -> Vec<Hook> {
-    use stormdrill_core::edge::Role;
-    match (&spec.kind, spec.direction) {
-        // Answers come in from a peer elsewhere. From a server on this host they go out: of loopback, or to its caller.
-        (FaultKind::HttpStatus { .. }, _) if edge.role == Role::Downstream && !is_loopback => vec![Hook::Ingress],
-        (FaultKind::HttpStatus { .. }, _) | (_, Direction::Egress) => vec![Hook::Egress],
-        (_, Direction::Ingress) => vec![Hook::Ingress],
-        (_, Direction::Both) => vec![Hook::Egress, Hook::Ingress],
     }
 }
 
