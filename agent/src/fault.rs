@@ -6,6 +6,8 @@
 
 pub mod plane;
 
+mod mechanism;
+
 pub mod capability;
 
 pub mod clean;
@@ -19,6 +21,8 @@ mod distribution;
 pub mod selection;
 
 pub mod interface;
+
+mod hook_plan;
 
 pub mod install;
 

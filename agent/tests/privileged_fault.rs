@@ -185,7 +185,8 @@ fn ssh_is_never_selected_nor_arp_nor_neighbour_discovery() {
                 std::thread::spawn(move || listener.accept().map(|(mut stream, _)| stream.write_all(b"SSH-2.0-x\r\n")));
             }
         });
-        let mut four = apply(state.path(), FaultKind::Loss { share: 1.0 }, Direction::Both, edge(Role::Downstream, Some("10.9.0.0/24"), None));
+        let mut four =
+            apply(state.path(), FaultKind::Loss { share: 1.0 }, Direction::Both, edge(Role::Downstream, Some("10.9.0.0/24"), None));
         let six = apply(state.path(), FaultKind::Loss { share: 1.0 }, Direction::Both, edge(Role::Downstream, Some("fd09::/64"), None));
         // Neighbours are learnt anew, and the banner arrives, though everything else to these networks is lost.
         run("ip", &["neigh", "flush", "dev", "v0"]);

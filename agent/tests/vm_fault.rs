@@ -24,7 +24,12 @@ fn peer_edge(port: Option<u16>) -> EdgeSpec {
 
 /// The ifb devices of drills, by name.
 fn ifbs() -> Vec<String> {
-    run("ip", &["-o", "link"]).lines().filter_map(|line| line.split(": ").nth(1)).filter(|name| name.starts_with("sd")).map(str::to_owned).collect()
+    run("ip", &["-o", "link"])
+        .lines()
+        .filter_map(|line| line.split(": ").nth(1))
+        .filter(|name| name.starts_with("sd"))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn qdiscs(device: &str) -> String {
@@ -55,7 +60,10 @@ fn thirty_percent_loss_is_dropped_by_netem_on_the_ifb_and_the_interface_keeps_it
         assert_eq!(arriving(&peer, 1000, 9998, "10.9.0.2"), 1000);
         // An independent reader finds the drops on our ifb.
         let text = run("tc", &["-s", "qdisc", "show", "dev", &ifbs()[0]]);
-        assert!(text.contains("netem 5d01:") && text.contains("loss 30%") && text.contains(&format!("dropped {}", 5000 - arrived)), "{text}");
+        assert!(
+            text.contains("netem 5d01:") && text.contains("loss 30%") && text.contains(&format!("dropped {}", 5000 - arrived)),
+            "{text}"
+        );
         assert!(fault.remove_blocking().error.is_none());
         assert_eq!(qdiscs("v0"), tree);
         assert_eq!(dump(), before);
@@ -80,11 +88,12 @@ fn a_senders_retransmissions_are_counted_under_loss() {
         stream.set_nodelay(true).unwrap();
         let mut fault = apply(state.path(), FaultKind::Loss { share: 0.2 }, Direction::Egress, peer_edge(Some(9999)));
         let before = tcp_retransmissions();
-        for _ in 0..60 {
-            stream.write_all(b"x").unwrap();
-            stream.read_exact(&mut [0; 1]).unwrap();
-            fault.renew().unwrap();
-        }
+        lab::while_renewing(&mut [&mut fault], || {
+            for _ in 0..60 {
+                stream.write_all(b"x").unwrap();
+                stream.read_exact(&mut [0; 1]).unwrap();
+            }
+        });
         let retransmitted = tcp_retransmissions() - before;
         // 60 requests and their acknowledgements at 20%: at least a handful, whatever the draw.
         assert!(retransmitted >= 3, "{retransmitted}");
@@ -158,7 +167,17 @@ fn loss_and_delay_on_one_target_share_one_netem_and_both_hold() {
         let state = tempfile::tempdir().unwrap();
         let faults = [
             (spec(FaultKind::Loss { share: 0.5 }, Direction::Egress), peer_edge(Some(9999))),
-            (spec(FaultKind::Delay { time: Duration::from_micros(500), jitter: Duration::from_micros(100), distribution: Distribution::Normal }, Direction::Egress), peer_edge(Some(9999))),
+            (
+                spec(
+                    FaultKind::Delay {
+                        time: Duration::from_millis(8),
+                        jitter: Duration::from_millis(1),
+                        distribution: Distribution::Normal,
+                    },
+                    Direction::Egress,
+                ),
+                peer_edge(Some(9999)),
+            ),
         ];
         let prepared = Plane::new(state.path()).prepare_blocking(&faults).unwrap();
         assert_eq!(prepared.len(), 1);
@@ -168,7 +187,7 @@ fn loss_and_delay_on_one_target_share_one_netem_and_both_hold() {
         let counts = fault.counts().unwrap();
         assert_eq!((counts[0].hit, counts[1].hit), (2000 - arrived, arrived));
         let text = run("tc", &["qdisc", "show", "dev", &ifbs()[0]]);
-        assert!(text.contains("loss 50%") && text.contains("delay 500us") && text.contains("100us"), "{text}");
+        assert!(text.contains("loss 50%") && text.contains("delay 8ms") && text.contains(" 1ms"), "{text}");
         let removal = fault.remove_blocking();
         assert!(removal.error.is_none() && removal.outcomes.len() == 2);
     });
@@ -182,7 +201,13 @@ fn a_tree_of_someone_else_survives_byte_for_byte() {
         run("tc", &["qdisc", "add", "dev", "v0", "root", "handle", "1:", "htb", "default", "10"]);
         run("tc", &["class", "add", "dev", "v0", "parent", "1:", "classid", "1:10", "htb", "rate", "1gbit"]);
         run("tc", &["qdisc", "add", "dev", "v0", "clsact"]);
-        run("tc", &["filter", "add", "dev", "v0", "egress", "protocol", "ip", "pref", "7", "u32", "match", "ip", "dport", "1", "0xffff", "action", "ok"]);
+        run(
+            "tc",
+            &[
+                "filter", "add", "dev", "v0", "egress", "protocol", "ip", "pref", "7", "u32", "match", "ip", "dport", "1", "0xffff",
+                "action", "ok",
+            ],
+        );
         let before = dump();
         let fault = apply(state.path(), FaultKind::Loss { share: 1.0 }, Direction::Both, peer_edge(Some(9999)));
         assert_eq!(arriving(&peer, 200, 9999, "10.9.0.2"), 0);
@@ -283,12 +308,8 @@ fn an_answer_that_is_sent_again_gets_the_same_status_and_counts_once() {
         let mut statuses = on_v0(FaultKind::HttpStatus { status: 503, share: 0.5 }, &served);
         let mut loss = on_v0(FaultKind::Loss { share: 0.2 }, &served);
         let before = tcp_retransmissions();
-        let mut hits = 0;
-        for _ in 0..5 {
-            hits += peer.run(|| Client::connect("10.9.0.1:8081").count("/", 20, 503));
-            statuses.renew().unwrap();
-            loss.renew().unwrap();
-        }
+        let hits =
+            lab::while_renewing(&mut [&mut statuses, &mut loss], || peer.run(|| Client::connect("10.9.0.1:8081").count("/", 100, 503)));
         assert!(tcp_retransmissions() > before, "nothing was sent twice");
         let counts = statuses.counts().unwrap()[0];
         assert_eq!((counts.selected, counts.hit), (100, hits));

@@ -45,8 +45,12 @@ pub struct FaultRule {
     pub protocol: u32,
     /// Bytes before the IP header: 14 on Ethernet and loopback, 0 on devices without a link header.
     pub link_header: u32,
+    /// Index of the ifb that selected packets are sent through; 0 for none.
+    pub ifb: u32,
     /// Status digits in ASCII, the fourth byte unused.
     pub status: [u8; 4],
+    /// Always 0.
+    pub reserved: u32,
 }
 
 /// What a program counted on one CPU.
@@ -65,22 +69,31 @@ pub struct FaultStats {
     pub unreadable: u64,
 }
 
-/// An address in the form that the prefix trie is keyed by: the family, then the address, both in network order.
-pub type AddressKey = [u8; 20];
+/// An address in the form that the prefix trie is keyed by: the family, then the address, each word in network order.
+pub type AddressKey = [u32; 5];
 
-/// The key of an IPv4 address.
+/// Length of a whole key in bits.
+pub const KEY_BITS: u32 = 160;
+/// First word of an IPv4 address's key.
+pub const FAMILY_IPV4: u32 = 4_u32.to_be();
+/// First word of an IPv6 address's key.
+pub const FAMILY_IPV6: u32 = 6_u32.to_be();
+
+/// The key of an IPv4 address, from its bytes.
 #[must_use]
-#[inline(always)]
-pub const fn ipv4_key(a: [u8; 4]) -> AddressKey {
-    [0, 0, 0, 4, a[0], a[1], a[2], a[3], 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+pub const fn ipv4_key(address: [u8; 4]) -> AddressKey {
+    [FAMILY_IPV4, u32::from_ne_bytes(address), 0, 0, 0]
 }
 
-/// The key of an IPv6 address.
+/// The key of an IPv6 address, from its bytes.
 #[must_use]
-#[inline(always)]
 pub const fn ipv6_key(a: [u8; 16]) -> AddressKey {
     [
-        0, 0, 0, 6, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15],
+        FAMILY_IPV6,
+        u32::from_ne_bytes([a[0], a[1], a[2], a[3]]),
+        u32::from_ne_bytes([a[4], a[5], a[6], a[7]]),
+        u32::from_ne_bytes([a[8], a[9], a[10], a[11]]),
+        u32::from_ne_bytes([a[12], a[13], a[14], a[15]]),
     ]
 }
 
@@ -124,9 +137,9 @@ pub const fn draw(seed: u64, flow: u64, sequence: u32) -> u32 {
 }
 
 const _: () = {
-    assert!(size_of::<FaultRule>() == 32);
+    assert!(size_of::<FaultRule>() == 40);
     assert!(core::mem::offset_of!(FaultRule, flags) == 16);
-    assert!(core::mem::offset_of!(FaultRule, status) == 28);
+    assert!(core::mem::offset_of!(FaultRule, status) == 32);
     assert!(size_of::<FaultStats>() == 40);
 };
 
@@ -181,6 +194,6 @@ mod tests {
     #[test]
     fn families_have_keys_of_their_own() {
         let mapped = ipv6_key([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 0, 0, 1]);
-        assert_ne!(ipv4_key([10, 0, 0, 1])[..4], mapped[..4]);
+        assert_ne!(ipv4_key([10, 0, 0, 1])[0], mapped[0]);
     }
 }

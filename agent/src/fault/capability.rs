@@ -8,7 +8,6 @@ use std::path::Path;
 
 use nix::sys::utsname::uname;
 use stormdrill_core::edge::{EdgeSpec, Role};
-use stormdrill_wire::fault::FaultRule;
 
 use super::filter::{self, Action, Hook, Place};
 use super::link;
@@ -45,6 +44,16 @@ pub enum Capability {
 impl Capability {
     /// All of them, in the order in which they build on each other.
     pub const ALL: [Self; 7] = [Self::Classifier, Self::Clsact, Self::ClsBpf, Self::Mirred, Self::Ifb, Self::Netem, Self::Tbf];
+
+    /// What must work for this to work.
+    #[must_use]
+    pub const fn builds_on(self) -> &'static [Self] {
+        match self {
+            Self::Classifier | Self::Clsact | Self::Ifb | Self::Netem | Self::Tbf => &[],
+            Self::ClsBpf => &[Self::Classifier, Self::Clsact],
+            Self::Mirred => &[Self::Classifier, Self::Clsact, Self::ClsBpf],
+        }
+    }
 
     /// The kernel module, or `bpf` for what the kernel itself does.
     #[must_use]
@@ -150,14 +159,16 @@ fn attempt(capability: Capability) -> Result<(), Refusal> {
         Capability::ClsBpf => filter(netlink, Program::Drop, Action::Direct),
         Capability::Mirred => filter(netlink, Program::Select, Action::Redirect(LOOPBACK)),
         Capability::Ifb => link::add_ifb(netlink, "sd-scratch").map(drop).map_err(Refusal::Netlink),
-        Capability::Netem => qdisc::add_root(netlink, LOOPBACK, NETEM_HANDLE, "netem", &Netem::default().options()).map_err(Refusal::Netlink),
+        Capability::Netem => {
+            qdisc::add_root(netlink, LOOPBACK, NETEM_HANDLE, "netem", &Netem::default().options()).map_err(Refusal::Netlink)
+        }
         Capability::Tbf => qdisc::add_root(netlink, LOOPBACK, NETEM_HANDLE, "tbf", &[]).map_err(Refusal::Netlink),
     }
 }
 
 fn classifier(program: Program) -> Result<Object, Refusal> {
     let nothing = EdgeSpec { name: String::new(), role: Role::Downstream, address: None, ports: None, protocol: None };
-    Object::load(program, &FaultRule::default(), &Selection::of_edge(&nothing, Hook::Egress)).map_err(Refusal::Object)
+    Object::load(program, &Selection::of_edge(&nothing, Hook::Egress)).map_err(Refusal::Object)
 }
 
 fn filter(netlink: &mut Netlink, program: Program, action: Action) -> Result<(), Refusal> {
@@ -228,12 +239,18 @@ mod tests {
             remedy_for("sch_netem", "6.8.0-40-generic", "ID=ubuntu\nID_LIKE=debian\n", true),
             "install linux-modules-extra-6.8.0-40-generic and load it with `modprobe sch_netem`"
         );
-        assert!(remedy_for("ifb", "5.14.0-1.el9", "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n", true).contains("kernel-modules-extra-5.14.0-1.el9"));
+        assert!(
+            remedy_for("ifb", "5.14.0-1.el9", "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n", true)
+                .contains("kernel-modules-extra-5.14.0-1.el9")
+        );
     }
 
     #[test]
     fn a_kernel_without_modules_is_told_apart() {
         let text = remedy_for("sch_netem", "6.18.1", "ID=debian\n", false);
-        assert!(text.contains("loads no modules") && text.contains("CONFIG_NET_SCH_NETEM") && text.contains("linux-image-6.18.1"), "{text}");
+        assert!(
+            text.contains("loads no modules") && text.contains("CONFIG_NET_SCH_NETEM") && text.contains("linux-image-6.18.1"),
+            "{text}"
+        );
     }
 }

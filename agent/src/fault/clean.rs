@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use thiserror::Error;
 
@@ -104,7 +104,7 @@ pub fn clean(state_dir: &Path, force: Force) -> Result<CleanReport, CleanError> 
     let mut report = CleanReport::default();
     let namespace = journal::namespace()?;
     let mut torn = Vec::new();
-    for (path, record) in journal::read_all(state_dir)? {
+    for journal::Entry { path, record } in journal::read_all(state_dir)? {
         match record {
             Ok(record) => by_record(&mut netlink, &path, &record, namespace, force, &mut report)?,
             // It was never synced, so that nothing was made under it; if something was, it is found by its name.
@@ -135,7 +135,7 @@ pub fn leftovers() -> Result<Vec<String>, CleanError> {
 
 fn by_record(
     netlink: &mut Netlink,
-    path: &PathBuf,
+    path: &Path,
     record: &Record,
     namespace: u64,
     force: Force,

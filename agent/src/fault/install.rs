@@ -12,14 +12,13 @@ use stormdrill_wire::fault::{FaultRule, FaultStats};
 use thiserror::Error;
 
 use super::filter::{self, Action, Hook, Place};
+use super::hook_plan::{Carrier, HookPlan};
 use super::journal::{self, Journal, JournalError, Record};
 use super::link::{self, Link};
-use super::name::{Clsact, NETEM_HANDLE, Name, Owner, PRIORITY_DROP, PRIORITY_HTTP_STATUS, PRIORITY_REDIRECT};
-use super::netem::Netem;
+use super::name::{Clsact, NETEM_HANDLE, Name, Owner};
 use super::netlink::{Netlink, NetlinkError};
-use super::object::{Object, ObjectError, Program};
+use super::object::{Object, ObjectError};
 use super::qdisc::{self, Hooks, Qdisc};
-use super::selection::Selection;
 
 /// How long delayed packets may take to leave the ifb before it is deleted with them.
 const LONGEST_DRAIN: Duration = Duration::from_secs(3);
@@ -56,79 +55,6 @@ pub enum InstallError {
     },
 }
 
-/// What is going to be put onto one hook.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct HookPlan {
-    pub(crate) link: Link,
-    pub(crate) hook: Hook,
-    pub(crate) selection: Selection,
-    pub(crate) carrier: Carrier,
-    /// Why this interface, for `plan`.
-    pub(crate) why: String,
-}
-
-/// What carries a fault out on a hook.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Carrier {
-    /// netem on an ifb.
-    Netem(Netem),
-    /// The classifier drops.
-    Drop {
-        /// Of 2^32 draws.
-        threshold: u64,
-    },
-    /// The classifier rewrites.
-    HttpStatus {
-        /// Of 2^32 draws.
-        threshold: u64,
-        /// The code that is written.
-        status: u16,
-        /// Seed of the draws.
-        seed: u64,
-    },
-}
-
-impl Carrier {
-    const fn program(&self) -> Program {
-        match self {
-            Self::Netem(_) => Program::Select,
-            Self::Drop { .. } => Program::Drop,
-            Self::HttpStatus { .. } => Program::HttpStatus,
-        }
-    }
-
-    const fn priority(&self) -> u16 {
-        match self {
-            Self::Netem(_) => PRIORITY_REDIRECT,
-            Self::Drop { .. } => PRIORITY_DROP,
-            Self::HttpStatus { .. } => PRIORITY_HTTP_STATUS,
-        }
-    }
-}
-
-impl HookPlan {
-    fn rule(&self) -> FaultRule {
-        let mut rule = FaultRule {
-            flags: self.selection.flags(),
-            protocol: self.selection.protocol.unwrap_or(0).into(),
-            link_header: self.link.link_header().unwrap_or(0),
-            ..FaultRule::default()
-        };
-        match self.carrier {
-            Carrier::Netem(_) => {}
-            Carrier::Drop { threshold } => rule.threshold = threshold,
-            Carrier::HttpStatus { threshold, status, seed } => {
-                rule.threshold = threshold;
-                rule.seed = seed;
-                for (digit, byte) in rule.status.iter_mut().zip(status.to_string().bytes()) {
-                    *digit = byte;
-                }
-            }
-        }
-        rule
-    }
-}
-
 /// A hook that is in the kernel.
 #[derive(Debug)]
 pub(crate) struct Installed {
@@ -146,7 +72,7 @@ impl Installed {
     pub(crate) fn build(state_dir: &Path, plan: &HookPlan) -> Result<Self, InstallError> {
         let mut netlink = Netlink::open()?;
         // Everything that can be refused without a trace comes first.
-        let object = Object::load(plan.carrier.program(), &plan.rule(), &plan.selection)?;
+        let object = Object::load(plan.carrier.program(), &plan.selection)?;
         let owner = Owner::current().map_err(InstallError::Owner)?;
         let name = Name::next(owner);
         let clsact = clsact(&mut netlink, &plan.link, plan.hook)?;
@@ -162,11 +88,11 @@ impl Installed {
         let journal = Journal::create(state_dir, &record)?;
         let mut installed = Self { netlink, record, object, carrier: plan.carrier, ifb: None, journal: Some(journal) };
         // From here on, dropping it takes out what was made.
-        installed.add_all()?;
+        installed.add_all(plan.rule())?;
         Ok(installed)
     }
 
-    fn add_all(&mut self) -> Result<(), InstallError> {
+    fn add_all(&mut self, mut rule: FaultRule) -> Result<(), InstallError> {
         let mut action = Action::Direct;
         if let Carrier::Netem(netem) = self.carrier {
             let ifb = link::add_ifb(&mut self.netlink, &self.record.name.to_string())?;
@@ -176,8 +102,10 @@ impl Installed {
             link::set_up(&mut self.netlink, &ifb)?;
             self.step("netem")?;
             action = Action::Redirect(ifb.index);
+            rule.ifb = ifb.index;
             self.ifb = Some(ifb);
         }
+        self.object.set_rule(&rule)?;
         let interface = self.record.place.interface;
         if qdisc::hooks(&mut self.netlink, interface)? == Hooks::Absent {
             match qdisc::add_clsact(&mut self.netlink, interface) {
@@ -310,9 +238,9 @@ pub(crate) fn take_out(netlink: &mut Netlink, record: &Record) -> Result<(), Ins
 /// Whether the record's filter is on its hook, under our name: a number of an interface or a handle alone may have become another's.
 fn is_there(netlink: &mut Netlink, record: &Record) -> Result<bool, NetlinkError> {
     let filters = filter::list(netlink, record.place.interface, record.place.hook)?;
-    Ok(filters
-        .iter()
-        .any(|filter| filter.place == record.place && filter.name.as_deref().and_then(Name::of_filter).is_some_and(|(name, _)| name == record.name)))
+    Ok(filters.iter().any(|filter| {
+        filter.place == record.place && filter.name.as_deref().and_then(Name::of_filter).is_some_and(|(name, _)| name == record.name)
+    }))
 }
 
 /// Deletes a clsact that is ours, unless a filter hangs on it.

@@ -113,8 +113,11 @@ impl Journal {
 
     /// Notes a step that was taken.
     pub(crate) fn step(&mut self, step: &str) -> Result<(), JournalError> {
-        append(&mut self.file, &StepLine { step })
-            .map_err(|source| JournalError::File { verb: "write the journal", path: self.path.clone(), source })
+        append(&mut self.file, &StepLine { step }).map_err(|source| JournalError::File {
+            verb: "write the journal",
+            path: self.path.clone(),
+            source,
+        })
     }
 
     /// Removes the file: nothing of the record is left in the kernel.
@@ -141,13 +144,22 @@ pub(crate) fn remove(path: &Path) -> Result<(), JournalError> {
 }
 
 fn sync_directory(path: &Path) -> Result<(), JournalError> {
-    File::open(path)
-        .and_then(|directory| directory.sync_all())
-        .map_err(|source| JournalError::File { verb: "sync the directory", path: path.to_owned(), source })
+    File::open(path).and_then(|directory| directory.sync_all()).map_err(|source| JournalError::File {
+        verb: "sync the directory",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// A journal that was found, and what its record says or why that cannot be told.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) path: PathBuf,
+    pub(crate) record: Result<Record, JournalError>,
 }
 
 /// All journals of a state directory; none if the directory does not exist.
-pub(crate) fn read_all(state_dir: &Path) -> Result<Vec<(PathBuf, Result<Record, JournalError>)>, JournalError> {
+pub(crate) fn read_all(state_dir: &Path) -> Result<Vec<Entry>, JournalError> {
     let failed = |source| JournalError::File { verb: "read the directory", path: state_dir.to_owned(), source };
     let entries = match fs::read_dir(state_dir) {
         Ok(entries) => entries,
@@ -160,7 +172,7 @@ pub(crate) fn read_all(state_dir: &Path) -> Result<Vec<(PathBuf, Result<Record, 
         let name = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse::<Name>().ok());
         if let (Some(name), Some(SUFFIX)) = (name, path.extension().and_then(|extension| extension.to_str())) {
             let record = read(&path, name);
-            journals.push((path, record));
+            journals.push(Entry { path, record });
         }
     }
     Ok(journals)
@@ -218,7 +230,7 @@ mod tests {
         journal.step("clsact").unwrap();
         let read = read_all(dir.path()).unwrap();
         assert_eq!(read.len(), 1);
-        assert_eq!(read[0].1.as_ref().unwrap(), &record);
+        assert_eq!(read[0].record.as_ref().unwrap(), &record);
         journal.close().unwrap();
         assert!(read_all(dir.path()).unwrap().is_empty());
     }
@@ -230,7 +242,7 @@ mod tests {
         fs::write(dir.path().join("api.token"), "x").unwrap();
         let read = read_all(dir.path()).unwrap();
         assert_eq!(read.len(), 1);
-        assert!(matches!(read[0].1, Err(JournalError::Unreadable { .. })));
+        assert!(matches!(read[0].record, Err(JournalError::Unreadable { .. })));
     }
 
     #[test]

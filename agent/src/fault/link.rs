@@ -85,11 +85,7 @@ pub(crate) fn add_ifb(netlink: &mut Netlink, name: &str) -> Result<Link, Netlink
         info.text(IFLA_INFO_KIND, "ifb");
     });
     netlink.request(&operation, RTM_NEWLINK, CREATE_ONLY, &body.into_bytes())?;
-    find(netlink, name)?.ok_or(NetlinkError::Refused {
-        operation,
-        explanation: None,
-        source: io::Error::from_raw_os_error(libc::ENODEV),
-    })
+    find(netlink, name)?.ok_or(NetlinkError::Refused { operation, explanation: None, source: io::Error::from_raw_os_error(libc::ENODEV) })
 }
 
 /// Sets a link up.

@@ -128,7 +128,8 @@ mod tests {
     #[test]
     fn every_attribute_is_sent_even_when_nothing_is_asked() {
         let options = Netem::default().options();
-        let sent: Vec<(u16, usize)> = Attributes::new(&options[24..]).map(|a| a.map(|(kind, value)| (kind, value.len())).unwrap()).collect();
+        let sent: Vec<(u16, usize)> =
+            Attributes::new(&options[24..]).map(|a| a.map(|(kind, value)| (kind, value.len())).unwrap()).collect();
         assert_eq!(sent, [(1, 12), (3, 8), (4, 8), (6, 16), (7, 4), (8, 8), (10, 8), (11, 8), (12, 40)]);
         assert_eq!(u32_at(&options, 0), Some(0));
         assert_eq!(u32_at(&options, 4), Some(1000));

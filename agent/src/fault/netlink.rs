@@ -214,18 +214,12 @@ struct Message {
 
 /// What an acknowledgement says: done, or the errno with the kernel's explanation.
 fn outcome(operation: &str, message: &Message) -> Result<(), NetlinkError> {
-    let code = u32_at(&message.body, 0)
-        .ok_or_else(|| NetlinkError::Malformed { operation: operation.to_owned() })?
-        .cast_signed();
+    let code = u32_at(&message.body, 0).ok_or_else(|| NetlinkError::Malformed { operation: operation.to_owned() })?.cast_signed();
     if code == 0 {
         return Ok(());
     }
     let explanation = if message.flags & NLM_F_ACK_TLVS == 0 { None } else { explanation(&message.body) };
-    Err(NetlinkError::Refused {
-        operation: operation.to_owned(),
-        explanation,
-        source: io::Error::from_raw_os_error(code.saturating_neg()),
-    })
+    Err(NetlinkError::Refused { operation: operation.to_owned(), explanation, source: io::Error::from_raw_os_error(code.saturating_neg()) })
 }
 
 /// The text among the attributes behind the code and the request's header.

@@ -1,5 +1,6 @@
 //! The loaded kernel object of one hook: its rule, its lease, its counters.
 
+use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use aya::maps::lpm_trie::{Key, LpmTrie};
@@ -46,7 +47,15 @@ pub enum ObjectError {
     /// The object cannot be read, or its maps cannot be made.
     #[error("load the kernel object for faults")]
     Load(#[source] Box<EbpfError>),
-    /// The kernel's verifier or its privileges refuse the program.
+    /// The kernel's verifier or its privileges refuse the program. What the verifier says, which may be long, is logged.
+    #[error("load the classifier {program}")]
+    Refused {
+        /// The program.
+        program: &'static str,
+        /// The errno.
+        source: io::Error,
+    },
+    /// The program is of another type, or not loaded.
     #[error("load the classifier {program}")]
     Program {
         /// The program.
@@ -78,8 +87,8 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    /// Loads one program with its rule. The lease is not granted: it selects nothing yet.
-    pub(crate) fn load(program: Program, rule: &FaultRule, selection: &Selection) -> Result<Self, ObjectError> {
+    /// Loads one program with its selection. The lease is not granted: it selects nothing yet.
+    pub(crate) fn load(program: Program, selection: &Selection) -> Result<Self, ObjectError> {
         if OBJECT.is_empty() {
             return Err(ObjectError::Missing);
         }
@@ -92,7 +101,6 @@ impl Object {
             .map_err(|source| ObjectError::Load(Box::new(source)))?;
 
         let map = |map| move |source| ObjectError::Map { map, source };
-        array::<FaultRule>(&mut ebpf, "RULE")?.set(0, rule, 0).map_err(map("RULE"))?;
         let mut ports = array::<u64>(&mut ebpf, "PORTS")?;
         for (word, bits) in selection.port_words() {
             ports.set(word, bits, 0).map_err(map("PORTS"))?;
@@ -109,8 +117,19 @@ impl Object {
             .ok_or(ObjectError::Incomplete { name })?
             .try_into()
             .map_err(|source| ObjectError::Program { program: name, source: Box::new(source) })?;
-        classifier.load().map_err(|source| ObjectError::Program { program: name, source: Box::new(source) })?;
+        classifier.load().map_err(|error| match error {
+            ProgramError::LoadError { io_error, verifier_log } => {
+                tracing::debug!(program = name, %verifier_log, "refused by the verifier");
+                ObjectError::Refused { program: name, source: io_error }
+            }
+            other => ObjectError::Program { program: name, source: Box::new(other) },
+        })?;
         Ok(Self { ebpf, program })
+    }
+
+    /// Sets the rule; before the filter is added.
+    pub(crate) fn set_rule(&mut self, rule: &FaultRule) -> Result<(), ObjectError> {
+        array::<FaultRule>(&mut self.ebpf, "RULE")?.set(0, rule, 0).map_err(|source| ObjectError::Map { map: "RULE", source })
     }
 
     /// The program, for a filter.
@@ -123,9 +142,7 @@ impl Object {
 
     /// Grants the lease until that moment of the monotonic clock; 0 ends it.
     pub(crate) fn lease_until(&mut self, expiry_ns: u64) -> Result<(), ObjectError> {
-        array::<u64>(&mut self.ebpf, "LEASE")?
-            .set(0, expiry_ns, 0)
-            .map_err(|source| ObjectError::Map { map: "LEASE", source })
+        array::<u64>(&mut self.ebpf, "LEASE")?.set(0, expiry_ns, 0).map_err(|source| ObjectError::Map { map: "LEASE", source })
     }
 
     /// What all CPUs counted.

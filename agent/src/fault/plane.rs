@@ -4,25 +4,23 @@
 //! the leases. `renew` is to be called every [`RENEW_EVERY`]; who stops calling ends the fault. `remove` is the only way out, also for
 //! `Drop`. The calls block for milliseconds, `remove` for as long as delayed packets take; the `async` ones use the runtime's blocking threads.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use stormdrill_core::edge::EdgeSpec;
-use stormdrill_core::fault::{Backend, Direction, FaultCounts, FaultKind, FaultOutcome, FaultSpec};
+use stormdrill_core::fault::{Backend, FaultCounts, FaultKind, FaultOutcome, FaultSpec};
 use stormdrill_wire::fault::LEASE_NS;
 use thiserror::Error;
 
-use super::capability::{self, Capability, Finding, Refusal};
+use super::capability::Refusal;
 use super::clock::monotonic_ns;
-use super::filter::Hook;
-use super::install::{Carrier, HookPlan, InstallError, Installed};
+use super::hook_plan::{Carrier, HookPlan};
+use super::install::{InstallError, Installed};
 use super::interface::{self, InterfaceError};
-use super::netem::Netem;
+use super::mechanism::{backend, carrier, hooks_of, shares_netem};
 use super::netlink::{Netlink, NetlinkError};
 use super::object::ObjectError;
-use super::selection::{Selection, threshold};
+use super::selection::Selection;
 
 /// How often a fault must be renewed; its lease lasts three times as long.
 pub const RENEW_EVERY: Duration = Duration::from_secs(1);
@@ -56,10 +54,12 @@ pub enum FaultError {
         /// The module.
         module: &'static str,
         /// Why.
-        source: Refusal,
+        source: Box<Refusal>,
     },
     /// A status that cannot be written over another.
-    #[error("http_status cannot write {status}: a response with another body would break its connection; use 200 to 599, but not 204, 205 or 304")]
+    #[error(
+        "http_status cannot write {status}: a response with another body would break its connection; use 200 to 599, but not 204, 205 or 304"
+    )]
     Status {
         /// The status.
         status: u16,
@@ -171,84 +171,6 @@ impl Plane {
     }
 }
 
-/// Whether a fault belongs into the netem of others: the same packets, and none of its kind yet.
-fn shares_netem(specs: &[FaultSpec], new: &FaultSpec) -> bool {
-    let is_netem = |spec: &FaultSpec| !matches!(spec.kind, FaultKind::HttpStatus { .. });
-    is_netem(new)
-        && specs.iter().all(|spec| {
-            is_netem(spec)
-                && spec.to == new.to
-                && spec.direction == new.direction
-                && spec.interface == new.interface
-                && spec.kind.as_str() != new.kind.as_str()
-        })
-}
-
-/// The mechanism for a group, tried out in a scratch namespace.
-fn backend(specs: &[FaultSpec]) -> Result<Backend, FaultError> {
-    let fault = specs.iter().find(|spec| !matches!(spec.kind, FaultKind::Loss { .. })).or(specs.first()).map_or("fault", |spec| spec.kind.as_str());
-    for capability in [Capability::Classifier, Capability::Clsact, Capability::ClsBpf] {
-        require(fault, capability)?;
-    }
-    match fault {
-        "http_status" => return Ok(Backend::EbpfHttpStatus),
-        "loss" => {
-            let all_work = [Capability::Mirred, Capability::Ifb, Capability::Netem].into_iter().all(|capability| capability::try_one(capability).works());
-            return Ok(if all_work { Backend::Netem } else { Backend::EbpfDrop });
-        }
-        _ => {}
-    }
-    for capability in [Capability::Netem, Capability::Ifb, Capability::Mirred] {
-        require(fault, capability)?;
-    }
-    Ok(Backend::Netem)
-}
-
-fn require(fault: &'static str, capability: Capability) -> Result<(), FaultError> {
-    let module = capability.module();
-    match capability::try_one(capability) {
-        Finding::Works => Ok(()),
-        Finding::Forbidden => Err(FaultError::Forbidden { fault }),
-        Finding::Missing => {
-            Err(FaultError::Missing { fault, module, kernel: capability::kernel_release(), remedy: capability::remedy(module) })
-        }
-        Finding::Refused(source) => Err(FaultError::Refused { fault, module, source }),
-    }
-}
-
-fn carrier(specs: &[FaultSpec], backend: Backend) -> Carrier {
-    let mut netem = Netem::default();
-    for spec in specs {
-        match spec.kind {
-            FaultKind::Loss { share } if backend == Backend::EbpfDrop => return Carrier::Drop { threshold: threshold(share) },
-            FaultKind::Loss { share } => netem.loss = share,
-            FaultKind::Delay { time, jitter, distribution } => {
-                netem.delay = time;
-                netem.jitter = jitter;
-                netem.distribution = distribution;
-            }
-            FaultKind::HttpStatus { status, share } => {
-                // A fresh seed: two drills do not spoil the same responses.
-                let seed = RandomState::new().build_hasher().finish();
-                return Carrier::HttpStatus { threshold: threshold(share), status, seed };
-            }
-        }
-    }
-    Carrier::Netem(netem)
-}
-
-/// The hooks that a fault's packets pass on an interface.
-fn hooks_of(spec: &FaultSpec, edge: &EdgeSpec, is_loopback: bool) -> Vec<Hook> {
-    use stormdrill_core::edge::Role;
-    match (&spec.kind, spec.direction) {
-        // Answers come in from a peer elsewhere. From a server on this host they go out: of loopback, or to its caller.
-        (FaultKind::HttpStatus { .. }, _) if edge.role == Role::Downstream && !is_loopback => vec![Hook::Ingress],
-        (FaultKind::HttpStatus { .. }, _) | (_, Direction::Egress) => vec![Hook::Egress],
-        (_, Direction::Ingress) => vec![Hook::Ingress],
-        (_, Direction::Both) => vec![Hook::Egress, Hook::Ingress],
-    }
-}
-
 impl Prepared {
     /// The faults.
     #[must_use]
@@ -271,6 +193,10 @@ impl Prepared {
             .iter()
             .map(|plan| {
                 let means = match plan.carrier {
+                    Carrier::Netem(netem) if netem.jitter > Duration::ZERO => format!(
+                        "redirected to an ifb of the drill with netem (limit {}); its jitter reorders packets, so that TCP sends some again",
+                        netem.queue_limit()
+                    ),
                     Carrier::Netem(netem) => format!("redirected to an ifb of the drill with netem (limit {})", netem.queue_limit()),
                     Carrier::Drop { .. } => "dropped by an eBPF classifier".to_owned(),
                     Carrier::HttpStatus { status, .. } => format!("rewritten to status {status} by an eBPF classifier"),
@@ -389,7 +315,13 @@ impl Applied {
             .specs
             .iter()
             .zip(counts)
-            .map(|(spec, counts)| FaultOutcome { spec: spec.clone(), backend: self.backend, applied_ns: self.applied_ns, removed_ns, counts })
+            .map(|(spec, counts)| FaultOutcome {
+                spec: spec.clone(),
+                backend: self.backend,
+                applied_ns: self.applied_ns,
+                removed_ns,
+                counts,
+            })
             .collect();
         Removal { outcomes, error: errors.into_iter().next() }
     }

@@ -60,12 +60,6 @@ impl Writer {
         self
     }
 
-    pub(crate) fn raw(&mut self, bytes: &[u8]) -> &mut Self {
-        self.bytes.extend_from_slice(bytes);
-        self.pad();
-        self
-    }
-
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

@@ -159,7 +159,7 @@ impl Drop for Nginx {
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "{what}: not within 20 s");
+        assert!(begin.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
         std::thread::yield_now();
     }
 }
@@ -230,7 +230,7 @@ pub(crate) fn set_checksum_offload(device: &str, is_on: bool) {
     let mut value = [ETHTOOL_STXCSUM, u32::from(is_on)];
     let mut request = Request { name: [0; libc::IFNAMSIZ], value: &raw mut value, rest: [0; 16] };
     request.name[..device.len()].copy_from_slice(device.as_bytes());
-    let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     // SAFETY: the request has the layout and size of `struct ifreq`, and the value that it points to outlives the call.
     let result = unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&socket), SIOCETHTOOL, &raw mut request) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
@@ -307,4 +307,24 @@ pub(crate) fn apply(state_dir: &Path, kind: FaultKind, direction: Direction, edg
     let mut prepared = Plane::new(state_dir).prepare_blocking(&[(spec(kind, direction), edge)]).unwrap();
     assert_eq!(prepared.len(), 1);
     prepared.remove(0).apply_blocking().unwrap()
+}
+
+/// Renews faults in the background, as the agent does, while the work is done.
+pub(crate) fn while_renewing<T>(faults: &mut [&mut Applied], work: impl FnOnce() -> T) -> T {
+    for fault in &mut *faults {
+        fault.renew().unwrap();
+    }
+    let (done, is_done) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while is_done.recv_timeout(Duration::from_millis(500)) == Err(mpsc::RecvTimeoutError::Timeout) {
+                for fault in &mut *faults {
+                    fault.renew().unwrap();
+                }
+            }
+        });
+        let result = work();
+        drop(done);
+        result
+    })
 }

@@ -25,8 +25,14 @@ const MATCH: i32 = -1;
 const NO_MATCH: i32 = 0;
 
 /// Selects packets for the filter's action, a redirect to the ifb device that carries netem.
+///
+/// What the ifb sends on passes the egress hook a second time. It must match again, even after the lease: the kernel then takes off the mark
+/// that spares it the action, and lets it go. Left on, the mark would hide the packet from the filters of the device that receives it.
 #[classifier]
 pub fn sd_select(ctx: TcContext) -> i32 {
+    if select::comes_from_ifb(&ctx) {
+        return MATCH;
+    }
     match select::selected(&ctx) {
         Some(selected) if selected.lease_holds() => {
             selected.count_selected();

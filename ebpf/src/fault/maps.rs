@@ -3,7 +3,7 @@
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::lpm_trie::{Key, LpmTrie};
 use aya_ebpf::maps::{Array, LruHashMap, PerCpuArray};
-use stormdrill_wire::fault::{AddressKey, FaultRule, FaultStats, PORT_WORDS};
+use stormdrill_wire::fault::{AddressKey, FaultRule, FaultStats, KEY_BITS, PORT_WORDS};
 
 /// When the lease runs out, on the clock of `bpf_ktime_get_ns`; 0 before the first renewal.
 #[map]
@@ -46,10 +46,20 @@ pub fn port_listed(port: u16, first_word: u32) -> bool {
     }
 }
 
+/// A key as the trie wants it, but aligned, so that it is written in words: aya's own is packed.
+#[repr(C)]
+struct AlignedKey {
+    prefix_length: u32,
+    address: AddressKey,
+}
+
 /// What the longest prefix that covers the address says.
 #[inline(always)]
-pub fn address(key: &AddressKey) -> Option<u8> {
-    ADDRESSES.get(Key::new(160, *key)).copied()
+pub fn address(address: &AddressKey) -> Option<u8> {
+    let key = AlignedKey { prefix_length: KEY_BITS, address: *address };
+    // SAFETY: the same fields in the same order without padding, and the alignment asked for is less.
+    let key: &Key<AddressKey> = unsafe { &*(&raw const key).cast() };
+    ADDRESSES.get(key).copied()
 }
 
 /// Whether this is another response than the one that the connection saw last, and remembers it.

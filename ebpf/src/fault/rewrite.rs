@@ -22,25 +22,22 @@ const CHECKSUM: u32 = 16;
 #[inline(always)]
 pub fn status(ctx: &TcContext, selected: &Selected) {
     let packet = &selected.packet;
-    let Some((source, destination)) = packet.ports else {
-        return;
-    };
-    if packet.protocol != TCP {
+    if packet.protocol != TCP || !packet.has_ports {
         return;
     }
-    // Sequence number, acknowledgement, header length: bytes 4 to 12 of the header.
-    let Some(header) = packet::bytes::<9>(ctx, packet.transport + 4) else {
+    // Sequence number, acknowledgement, and the word whose first half-byte is the header's length.
+    let Some([sequence, _, length]) = packet::load::<[u32; 3]>(ctx, packet.transport + 4) else {
         return;
     };
-    let payload = packet.transport + u32::from(header[8] >> 4) * 4;
-    let Some(line) = packet::bytes::<STATUS_LINE>(ctx, payload) else {
+    let payload = packet.transport + u32::from(length.to_ne_bytes()[0] >> 4) * 4;
+    let Some(line) = packet::load::<[u8; STATUS_LINE]>(ctx, payload) else {
         return;
     };
     if rewritable_status(&line).is_none() || !selected.lease_holds() {
         return;
     }
-    let sequence = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
-    let flow = flow(packet, source, destination);
+    let sequence = u32::from_be(sequence);
+    let flow = flow(packet);
     let is_new = maps::is_new_response(flow, sequence);
     if is_new {
         selected.count_selected();
@@ -68,14 +65,13 @@ fn write(ctx: &TcContext, checksum: u32, offset: u32, old: [u8; 4], new: [u8; 4]
 
 /// One number for the connection and its direction.
 #[inline(always)]
-fn flow(packet: &Packet, source: u16, destination: u16) -> u64 {
+fn flow(packet: &Packet) -> u64 {
     let state = address(address(0, &packet.source), &packet.destination);
-    mix(state, u64::from(source) << 16 | u64::from(destination))
+    mix(state, u64::from(packet.source_port) << 16 | u64::from(packet.destination_port))
 }
 
 #[inline(always)]
 fn address(state: u64, key: &AddressKey) -> u64 {
-    let high = u64::from_ne_bytes([key[4], key[5], key[6], key[7], key[8], key[9], key[10], key[11]]);
-    let low = u64::from_ne_bytes([key[12], key[13], key[14], key[15], key[16], key[17], key[18], key[19]]);
-    mix(mix(state, high), low)
+    let [_, a, b, c, d] = *key;
+    mix(mix(state, u64::from(a) << 32 | u64::from(b)), u64::from(c) << 32 | u64::from(d))
 }

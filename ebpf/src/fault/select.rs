@@ -44,6 +44,14 @@ impl Selected {
     }
 }
 
+/// Whether the fault's own ifb sent the packet on: it puts its index where the index of the receiving device is.
+#[inline(always)]
+pub fn comes_from_ifb(ctx: &TcContext) -> bool {
+    // SAFETY: the context is valid for the run of the program.
+    let from = unsafe { (*ctx.skb.skb).ingress_ifindex };
+    maps::rule().is_some_and(|rule| rule.ifb != 0 && rule.ifb == from)
+}
+
 /// Reads the packet and matches it with the rule.
 #[inline(always)]
 pub fn selected(ctx: &TcContext) -> Option<Selected> {
@@ -69,16 +77,14 @@ fn matches(packet: &Packet, rule: &FaultRule) -> bool {
     if rule.protocol != 0 && rule.protocol != u32::from(packet.protocol) {
         return false;
     }
-    if flags & (BY_SOURCE_PORT | BY_DESTINATION_PORT) != 0 {
-        let Some((source, destination)) = packet.ports else {
-            return false;
-        };
-        if flags & BY_SOURCE_PORT != 0 && !maps::port_listed(source, 0) {
-            return false;
-        }
-        if flags & BY_DESTINATION_PORT != 0 && !maps::port_listed(destination, PORT_WORDS) {
-            return false;
-        }
+    if flags & (BY_SOURCE_PORT | BY_DESTINATION_PORT) != 0 && !packet.has_ports {
+        return false;
+    }
+    if flags & BY_SOURCE_PORT != 0 && !maps::port_listed(packet.source_port, 0) {
+        return false;
+    }
+    if flags & BY_DESTINATION_PORT != 0 && !maps::port_listed(packet.destination_port, PORT_WORDS) {
+        return false;
     }
     if flags & MANAGEMENT_SELECTED == 0 && is_management(packet) {
         return false;
@@ -96,10 +102,12 @@ fn matches(packet: &Packet, rule: &FaultRule) -> bool {
 /// What keeps a host reachable: SSH, DHCP, and IPv6's neighbour discovery and multicast listener messages. ARP is no IP at all.
 #[inline(always)]
 fn is_management(packet: &Packet) -> bool {
-    match packet.ports {
-        Some((source, destination)) if packet.protocol == TCP => source == 22 || destination == 22,
-        Some((source, destination)) if packet.protocol == UDP => is_dhcp(source) || is_dhcp(destination),
-        _ => packet.protocol == ICMPV6 && (packet.icmp_type == 143 || (130..=137).contains(&packet.icmp_type)),
+    let (source, destination) = (packet.source_port, packet.destination_port);
+    match packet.protocol {
+        TCP => source == 22 || destination == 22,
+        UDP => is_dhcp(source) || is_dhcp(destination),
+        ICMPV6 => packet.icmp_type == 143 || (130..=137).contains(&packet.icmp_type),
+        _ => false,
     }
 }
 
