@@ -1,20 +1,24 @@
 //! The command line: names, flags and exit codes are a contract; see the README.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use stormdrill_core::units;
 
+use crate::diagnostic::Style;
 use crate::exit::Exit;
+use crate::playbook_file::Override;
 
 mod clean;
 mod doctor;
-mod edge_arg;
+mod host;
 mod observe;
-mod plan;
+mod output;
+pub mod plan;
 mod run;
-mod validate;
+pub mod validate;
 
 /// Finds out, before production does, whether your retries turn a dependency's blip into an outage.
 #[derive(Debug, Parser)]
@@ -44,7 +48,7 @@ enum Command {
         playbook: PathBuf,
         /// Override a value of the playbook: a dotted path and its new value.
         #[arg(long, value_name = "KEY=VALUE")]
-        set: Vec<String>,
+        set: Vec<Override>,
     },
     /// Count requests and retries without injecting anything; a live table, and JSON at the end.
     Observe(Observe),
@@ -76,7 +80,7 @@ struct Run {
     report: Option<PathBuf>,
     /// Override a value of the playbook: a dotted path and its new value, as `phases.fault=30s`.
     #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
+    set: Vec<Override>,
 }
 
 /// `stormdrill observe`.
@@ -97,7 +101,7 @@ struct Observe {
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    units::parse_duration(text).map_err(|problem| problem.to_string())
+    units::duration::parse(text).map_err(|error| format!("{error}: {}", error.advice()))
 }
 
 /// Runs the command that the arguments name.
@@ -116,10 +120,23 @@ pub fn main() -> Exit {
     crate::report::log::install();
     match cli.command {
         Command::Run(args) => run::run(&args, &cli.state_dir),
-        Command::Validate { playbooks } => validate::run(&playbooks),
-        Command::Plan { playbook, set } => plan::run(&playbook, &set),
-        Command::Observe(args) => observe::run(&args),
+        Command::Validate { playbooks } => playbook_command(|out, err| validate::run(&playbooks, &[], Style::of_stderr(), out, err)),
+        Command::Plan { playbook, set } => playbook_command(|out, err| plan::run(&playbook, &set, &host::facts(), Style::of_stderr(), out, err)),
+        Command::Observe(args) => observe::run(&args, &cli.state_dir),
         Command::Doctor { json } => doctor::run(json, &cli.state_dir),
         Command::Clean { force } => clean::run(&cli.state_dir, force),
+    }
+}
+
+/// Runs a command that says something about playbooks: a closed pipe ends it quietly.
+fn playbook_command(command: impl FnOnce(&mut dyn io::Write, &mut dyn io::Write) -> io::Result<u8>) -> Exit {
+    match command(&mut io::stdout().lock(), &mut io::stderr().lock()) {
+        Ok(0) => Exit::Pass,
+        Ok(_) => Exit::Usage,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Pass,
+        Err(error) => {
+            crate::report::log::complain(&error.to_string());
+            Exit::Environment
+        }
     }
 }

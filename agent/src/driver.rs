@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use stormdrill_core::fault::FaultOutcome;
-use stormdrill_core::judge::GuardState;
+use stormdrill_core::judge::guard::GuardState;
 use stormdrill_core::machine::{Effect, End, Event, Machine};
 use stormdrill_core::playbook::Playbook;
 use stormdrill_core::result::DataQuality;
@@ -16,9 +16,13 @@ use thiserror::Error;
 use tokio::sync::mpsc;
 
 use crate::clock;
-use crate::fault::{FaultError, Plane};
 use crate::probe::ProbeError;
+use crate::report::log::chain;
 use crate::session::Session;
+
+pub mod faults;
+
+use faults::Faults;
 
 /// How often the ring buffer is emptied.
 const POLL: Duration = Duration::from_millis(5);
@@ -65,15 +69,15 @@ pub struct Outcome {
 pub async fn drive(
     playbook: &Playbook,
     session: Session,
-    plane: &mut Plane,
+    faults: Faults,
     abort: &mut mpsc::Receiver<String>,
     progress: &mut dyn Progress,
 ) -> Result<Outcome, DriverError> {
     let mut driver = Driver {
         machine: Machine::new(playbook.phases, playbook.window),
-        guards: playbook.guards.iter().cloned().map(|guard| GuardState::new(guard, &playbook.edges)).collect(),
+        guards: playbook.guards.iter().map(|guard| GuardState::new(guard, &playbook.edges)).collect(),
         session,
-        plane,
+        faults,
         progress,
         windows: Vec::new(),
         shown: None,
@@ -86,17 +90,17 @@ pub async fn drive(
     }
     let end = ended?;
     let phases = driver.machine.phases().to_vec();
-    let Driver { session, plane, mut windows, .. } = driver;
+    let Driver { session, faults, mut windows, .. } = driver;
     let (rest, quality) = session.finish()?;
     windows.extend(rest);
-    Ok(Outcome { end, phases, windows, faults: plane.outcomes(), quality })
+    Ok(Outcome { end, phases, windows, faults: faults.into_outcomes(), quality })
 }
 
 struct Driver<'a> {
     machine: Machine,
     guards: Vec<GuardState>,
     session: Session,
-    plane: &'a mut Plane,
+    faults: Faults,
     progress: &'a mut dyn Progress,
     windows: Vec<Window>,
     shown: Option<PhaseName>,
@@ -135,14 +139,14 @@ impl Driver<'_> {
         let now_ns = clock::monotonic_ns();
         if self.renew_at_ns.is_some_and(|at_ns| now_ns >= at_ns) {
             self.renew_at_ns = Some(now_ns + RENEW_NS);
-            if let Err(error) = self.plane.renew() {
+            if let Err(error) = self.faults.renew() {
                 let reason = format!("the fault's lease could not be renewed: {error}");
                 self.handle(Event::Abort { reason, now_ns }).await?;
             }
         }
         self.session.poll()?;
         for window in self.session.finalised() {
-            let tripped = self.guards.iter_mut().find_map(|guard| guard.on_window(&window));
+            let tripped = self.guards.iter_mut().find_map(|guard| guard.observe(&window));
             self.progress.window(&window);
             self.windows.push(window);
             if let Some(reason) = tripped {
@@ -181,7 +185,7 @@ impl Driver<'_> {
     }
 
     async fn apply(&mut self) -> Event {
-        match self.plane.apply().await {
+        match self.faults.apply().await {
             Ok(at_ns) => {
                 self.renew_at_ns = Some(clock::monotonic_ns() + RENEW_NS);
                 Event::Applied { at_ns }
@@ -192,13 +196,9 @@ impl Driver<'_> {
 
     async fn remove(&mut self) -> Event {
         self.renew_at_ns = None;
-        match self.plane.remove().await {
+        match self.faults.remove().await {
             Ok(at_ns) => Event::Removed { at_ns },
             Err(error) => Event::RemoveFailed { reason: chain(&error), now_ns: clock::monotonic_ns() },
         }
     }
-}
-
-fn chain(error: &FaultError) -> String {
-    crate::report::log::chain(error)
 }

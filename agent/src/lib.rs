@@ -4,21 +4,25 @@ pub mod exit;
 
 pub mod clock;
 
-pub mod cli;
+pub mod playbook_file;
 
 pub mod diagnostic;
+
+pub mod cli;
+
+pub mod probe;
+
+pub mod cgroup;
+
+pub mod netns;
+
+pub mod fault;
 
 pub mod session;
 
 pub mod driver;
 
 pub mod signals;
-
-pub mod cgroup;
-
-pub mod probe;
-
-pub mod fault;
 
 pub mod load;
 

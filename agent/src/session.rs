@@ -4,11 +4,14 @@
 //! when no CPU can still be adding to the old one, its counts are read. So a window's counts are complete
 //! when they are read, and each request is in exactly one window.
 
-use stormdrill_core::edge::EdgeSpec;
+use stormdrill_core::edge::{EdgeId, EdgeSpec};
 use stormdrill_core::event::ProbeEvent;
 use stormdrill_core::result::DataQuality;
-use stormdrill_core::track::{Ledger, TrackConfig, Tracker};
-use stormdrill_core::window::{PhaseName, Window};
+use std::collections::BTreeMap;
+
+use stormdrill_core::track::ledger::Ledger;
+use stormdrill_core::track::{TrackConfig, Tracker};
+use stormdrill_core::window::{EdgeCounts, KernelWindow, PhaseName, Window};
 
 use crate::clock;
 use crate::probe::{Probe, ProbeError, Snapshot};
@@ -20,7 +23,8 @@ const SETTLE_NS: u64 = 20_000_000;
 #[derive(Debug, Clone, Copy)]
 struct Closing {
     epoch: u32,
-    phase: PhaseName,
+    /// `None`: what was counted outside of any window.
+    phase: Option<PhaseName>,
     start_ns: u64,
     end_ns: u64,
 }
@@ -30,7 +34,8 @@ struct Closing {
 pub struct Session {
     probe: Probe,
     tracker: Tracker,
-    ledger: Ledger,
+    counts: Ledger<EdgeCounts>,
+    status: Ledger<BTreeMap<u16, u64>>,
     edges: usize,
     epoch: u32,
     open: Option<(PhaseName, u64)>,
@@ -45,7 +50,8 @@ impl Session {
         Self {
             probe,
             tracker: Tracker::new(edges, config),
-            ledger: Ledger::new(edges.len()),
+            counts: Ledger::new(),
+            status: Ledger::new(),
             edges: edges.len(),
             epoch: 0,
             open: None,
@@ -76,17 +82,9 @@ impl Session {
 
     fn advance(&mut self) -> Result<u64, ProbeError> {
         let at_ns = self.probe.set_epoch(self.epoch.wrapping_add(1))?;
-        if let Some((phase, start_ns)) = self.open {
-            self.closing.push(Closing { epoch: self.epoch, phase, start_ns, end_ns: at_ns });
-        } else {
-            // What was counted outside of any window must not be taken for a later window's: the slots are used again.
-            self.closing.push(Closing {
-                epoch: self.epoch,
-                phase: PhaseName::Transition,
-                start_ns: at_ns,
-                end_ns: at_ns,
-            });
-        }
+        // What was counted outside of any window is closed too: its slot will be used again.
+        let (phase, start_ns) = self.open.map_or((None, at_ns), |(phase, start_ns)| (Some(phase), start_ns));
+        self.closing.push(Closing { epoch: self.epoch, phase, start_ns, end_ns: at_ns });
         self.epoch = self.epoch.wrapping_add(1);
         Ok(at_ns)
     }
@@ -109,18 +107,20 @@ impl Session {
     fn settle(&mut self, closing: Closing) -> Result<(), ProbeError> {
         let snapshot = self.probe.snapshot()?;
         let lost = snapshot.health.events_lost;
-        let counts = self.ledger.close(closing.epoch, snapshot.slot(closing.epoch));
-        if closing.start_ns < closing.end_ns {
-            self.tracker.close_window(
-                closing.epoch,
-                closing.phase,
-                closing.start_ns,
-                closing.end_ns,
+        let counts = self.counts.close(closing.epoch, snapshot.slot(closing.epoch));
+        let status = self.status.close(closing.epoch, &status_of(&snapshot, closing.epoch));
+        if let Some(phase) = closing.phase {
+            self.tracker.close_window(KernelWindow {
+                epoch: closing.epoch,
+                phase,
+                start_ns: closing.start_ns,
+                end_ns: closing.end_ns,
                 counts,
-                lost.saturating_sub(self.lost_before),
-            );
-            self.lost_before = lost;
+                status,
+                events_lost: lost.saturating_sub(self.lost_before),
+            });
         }
+        self.lost_before = lost;
         Ok(())
     }
 
@@ -177,4 +177,9 @@ impl Session {
     pub const fn edges(&self) -> usize {
         self.edges
     }
+}
+
+/// Responses by code of each edge, in the slot of an epoch.
+fn status_of(snapshot: &Snapshot, epoch: u32) -> Vec<BTreeMap<u16, u64>> {
+    (0..=u8::MAX).map_while(|edge| snapshot.status(epoch, EdgeId(edge)).cloned()).collect()
 }

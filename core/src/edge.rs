@@ -1,6 +1,25 @@
 //! An edge: one named direction of requests, with its own counters.
 
+use std::fmt;
 use std::net::IpAddr;
+
+pub mod argument;
+
+/// Longest name of an edge or a playbook, in characters.
+pub const MAX_NAME: usize = 63;
+
+/// The name that stands for all traffic of no edge; no edge may have it.
+pub const OTHER: &str = "other";
+
+/// Whether a text can name an edge or a playbook: `[a-z0-9-]`, not led or ended by a hyphen, 1 to 63 characters.
+#[must_use]
+pub fn is_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=MAX_NAME).contains(&text.len())
+        && text.chars().all(allowed)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
 
 /// Which end of a connection this host's socket is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,6 +49,12 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// All protocols of this version.
+    pub const ALL: [Self; 1] = [Self::Http];
+
+    /// Protocols that are planned, named in playbooks as here.
+    pub const LATER: [&'static str; 6] = ["http2", "grpc", "redis", "mysql", "postgres", "tls"];
+
     /// The word used in playbooks, JSON and labels.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -48,6 +73,18 @@ pub struct Cidr {
     pub prefix: u8,
 }
 
+impl fmt::Display for Cidr {
+    /// `10.2.0.0/16`; a single host without its prefix.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = if self.address.is_ipv4() { 32 } else { 128 };
+        if self.prefix == bits {
+            write!(f, "{}", self.address)
+        } else {
+            write!(f, "{}/{}", self.address, self.prefix)
+        }
+    }
+}
+
 /// An inclusive range of ports; a single port has both ends equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PortRange {
@@ -55,6 +92,17 @@ pub struct PortRange {
     pub first: u16,
     /// Last port, not below `first`.
     pub last: u16,
+}
+
+impl fmt::Display for PortRange {
+    /// `8080`, or `8000-8099`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last {
+            write!(f, "{}", self.first)
+        } else {
+            write!(f, "{}-{}", self.first, self.last)
+        }
+    }
 }
 
 /// What belongs to an edge.
@@ -73,6 +121,9 @@ pub struct EdgeSpec {
     /// Pinned protocol; `None` means that it is detected from the content.
     pub protocol: Option<Protocol>,
 }
+
+/// Most edges that a drill may have: as many as the kernel program has rules for.
+pub const MAX_EDGES: usize = 62;
 
 /// Position of an edge in the drill's list of edges. The kernel counts under the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,7 +4,15 @@ use std::time::Duration;
 
 use crate::window::PhaseName;
 
+pub mod metric;
+
+mod words;
+
+mod value;
+
 pub mod grammar;
+
+mod print;
 
 /// One line of `expect:`.
 #[derive(Debug, Clone, PartialEq)]

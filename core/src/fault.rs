@@ -13,6 +13,21 @@ pub enum Direction {
     Both,
 }
 
+impl Direction {
+    /// All directions.
+    pub const ALL: [Self; 3] = [Self::Egress, Self::Ingress, Self::Both];
+
+    /// The word used in playbooks and JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Egress => "egress",
+            Self::Ingress => "ingress",
+            Self::Both => "both",
+        }
+    }
+}
+
 /// One fault as the playbook states it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FaultSpec {
@@ -76,6 +91,27 @@ pub enum Distribution {
     Pareto,
     /// The mean of normal and Pareto.
     ParetoNormal,
+}
+
+impl Distribution {
+    /// All distributions.
+    pub const ALL: [Self; 4] = [
+        Self::Uniform,
+        Self::Normal,
+        Self::Pareto,
+        Self::ParetoNormal,
+    ];
+
+    /// The word used in playbooks, as tc spells it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Normal => "normal",
+            Self::Pareto => "pareto",
+            Self::ParetoNormal => "paretonormal",
+        }
+    }
 }
 
 /// The mechanism that carries a fault out.

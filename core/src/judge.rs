@@ -1,9 +1,52 @@
 //! From windows and expectations to judgements.
+//!
+//! An expectation is first held against the windows of its phase ([`limit`], [`every_window`], [`recovery`]), edge by
+//! edge. Then come the questions that come before any number: can the measurement be trusted ([`health`]), and did the
+//! fault do anything ([`effect`])? [`doubt`] lets them overrule it. A pass that hides an outage is told apart
+//! ([`outage`]). Of several edges the worst stands for the expectation ([`expectation`]).
 
 use crate::edge::EdgeSpec;
 use crate::expectation::Expectation;
 use crate::fault::FaultOutcome;
 use crate::window::{Phase, PhaseName, Window};
+
+pub mod guard;
+
+mod windows;
+
+mod sample;
+
+mod measure;
+
+mod limit;
+
+mod every_window;
+
+mod recovery;
+
+mod health;
+
+mod effect;
+
+mod outage;
+
+mod doubt;
+
+mod expectation;
+
+mod wording;
+
+pub(crate) use wording::quantity;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+/// Error probability of each side of a test: an interval has 90%, and a wrong pass or a wrong fail at the limit itself
+/// happens at most once in twenty.
+pub const ALPHA: f64 = 0.05;
+
+/// Attempts that a window needs before a ratio of its own means something.
+pub const FEWEST_ATTEMPTS: u64 = 30;
 
 /// Everything that a verdict may rest on.
 #[derive(Debug, Clone)]
@@ -87,8 +130,20 @@ pub struct Judgement {
     pub reason: Option<String>,
 }
 
-/// Judges all expectations.
+/// Judges all expectations: one judgement each, in their order.
 #[must_use]
-pub fn judge(_expectations: &[Expectation], _evidence: &Evidence<'_>) -> Vec<Judgement> {
-    Vec::new()
+pub fn judge(expectations: &[Expectation], evidence: &Evidence<'_>) -> Vec<Judgement> {
+    expectations.iter().map(|expectation| expectation::judge(expectation, evidence)).collect()
+}
+
+/// The drill's verdict: the worst of its judgements. Without any, nothing was shown.
+#[must_use]
+pub fn drill_verdict(judgements: &[Judgement]) -> Verdict {
+    judgements.iter().map(|judgement| judgement.verdict).max().unwrap_or(Verdict::Inconclusive)
+}
+
+/// Whether the fault had an effect that the drill could rest on.
+#[must_use]
+pub fn is_effective(fault: &FaultOutcome, evidence: &Evidence<'_>) -> bool {
+    effect::of(fault, evidence) >= effect::Effect::Slowed
 }

@@ -5,9 +5,13 @@
 
 pub mod units;
 
+mod wording;
+
 pub mod edge;
 
 pub mod playbook;
+
+pub mod plan;
 
 pub mod fault;
 
@@ -18,6 +22,8 @@ pub mod event;
 pub mod window;
 
 pub mod machine;
+
+pub mod retry;
 
 pub mod track;
 

@@ -9,6 +9,51 @@ use crate::edge::EdgeSpec;
 use crate::expectation::Expectation;
 use crate::fault::FaultSpec;
 
+pub mod problem;
+
+mod node;
+
+mod raw;
+
+mod set;
+
+mod fields;
+
+mod check;
+
+use problem::{Problem, Problems};
+
+/// Reads a playbook.
+///
+/// # Errors
+/// All problems that were found, in the order of their places.
+pub fn parse(source: &str) -> Result<Playbook, Vec<Problem>> {
+    parse_with(source, &[])
+}
+
+/// Reads a playbook with overrides, each a dotted path and a value: `("phases.fault", "10s")`.
+///
+/// An override's value is one scalar, or a list or mapping if it starts with `[` or `{`. Paths go through lists by
+/// position from 0; the position behind the last adds an item.
+///
+/// # Errors
+/// As [`parse`]; the place of a problem in an override counts bytes of `path=value`.
+pub fn parse_with(source: &str, overrides: &[(&str, &str)]) -> Result<Playbook, Vec<Problem>> {
+    let texts: Vec<String> = overrides
+        .iter()
+        .map(|(path, value)| format!("{path}={value}"))
+        .collect();
+    let mut problems = Problems::new(source, &texts);
+    let playbook = raw::read(source, &mut problems).and_then(|mut root| {
+        set::apply(&mut root, overrides, &mut problems);
+        check::check(&root, &mut problems)
+    });
+    match playbook {
+        Some(playbook) if problems.is_empty() => Ok(playbook),
+        _ => Err(problems.into_sorted()),
+    }
+}
+
 /// A checked playbook.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Playbook {
@@ -84,3 +129,6 @@ pub struct Guard {
     /// For how many windows in a row, at least 1.
     pub windows: u32,
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,262 @@
-//! From probe events to windows: pairs requests with responses, recognises retries, attributes all to the window of the attempt's start.
+//! From probe events to windows: pairs requests with responses, recognises retries, attributes all to the window of the
+//! attempt's start.
+//!
+//! Counts come from the kernel and are exact. What is found out here from events is as complete as the events are; what
+//! did not fit, was let go, or came too late is counted in [`TrackStats`], so that silence is never mistaken for zero.
+//! All memory is bounded by [`TrackConfig`].
+
+pub mod ledger;
+
+pub mod stats;
+
+mod order;
+
+mod head;
+
+pub mod http;
+
+mod attempt;
+
+mod connection;
+
+mod pairing;
+
+mod books;
+
+mod cohort;
+
+mod gauge;
+
+mod sample;
+
+pub(crate) mod aged;
+
+mod queue;
+
+pub(crate) mod hash;
+
+use std::net::SocketAddr;
+
+use crate::edge::{EdgeId, EdgeSpec, Role};
+use crate::event::{ProbeEvent, ProbeEventKind};
+use crate::retry::fingerprint;
+use crate::retry::marker::MarkerHeader;
+use crate::track::books::Books;
+use crate::track::order::Order;
+use crate::track::pairing::{Connections, Place, THIS_HOST};
+use crate::track::stats::TrackStats;
+use crate::window::{KernelWindow, Window};
+
+/// Limits in time and memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrackConfig {
+    /// How long events wait for older ones, nanoseconds.
+    pub hold_ns: u64,
+    /// How long after its end a window waits for outcomes, nanoseconds.
+    pub horizon_ns: u64,
+    /// An attempt that is open for this long when its window becomes final hangs, nanoseconds.
+    pub hang_after_ns: u64,
+    /// How long an identity is remembered after it was last seen, nanoseconds.
+    pub id_ttl_ns: u64,
+    /// How long after a failure the same call is taken for its retry, nanoseconds.
+    pub retry_within_ns: u64,
+    /// The least time after which an open attempt may count as overdue, nanoseconds.
+    pub overdue_ns: u64,
+    /// The header of the user's own that carries an attempt number.
+    pub marker: Option<MarkerHeader>,
+    /// Events held back.
+    pub max_held: usize,
+    /// Connections.
+    pub max_connections: usize,
+    /// Attempts without an outcome.
+    pub max_attempts: usize,
+    /// Identities.
+    pub max_ids: usize,
+    /// Failed attempts that may yet be retried.
+    pub max_failures: usize,
+    /// Durations of each kind kept for an edge and window; of more, a fair sample is kept.
+    pub max_durations: usize,
+}
+
+impl Default for TrackConfig {
+    fn default() -> Self {
+        const MS: u64 = 1_000_000;
+        Self {
+            hold_ns: 50 * MS,
+            horizon_ns: 5_000 * MS,
+            hang_after_ns: 5_000 * MS,
+            id_ttl_ns: 60_000 * MS,
+            retry_within_ns: 2_000 * MS,
+            overdue_ns: 50 * MS,
+            marker: None,
+            max_held: 1 << 18,
+            // Just below the size at which the table would double to more than a hundred megabytes.
+            max_connections: 900_000,
+            max_attempts: 1 << 18,
+            max_ids: 1 << 18,
+            max_failures: 1 << 16,
+            max_durations: 1 << 16,
+        }
+    }
+}
+
+/// Follows the requests of all edges.
+#[derive(Debug)]
+pub struct Tracker {
+    config: TrackConfig,
+    order: Order,
+    connections: Connections,
+    books: Books,
+    /// Windows that became final while events were dealt with.
+    finalised: Vec<Window>,
+    events: u64,
+    unknown_role: u64,
+    misplaced: u64,
+}
+
+impl Tracker {
+    /// Nothing was seen yet. Events name the edges by their position in `edges`.
+    #[must_use]
+    pub fn new(edges: &[EdgeSpec], config: TrackConfig) -> Self {
+        Self {
+            order: Order::new(config.hold_ns, config.max_held),
+            connections: Connections::new(config.max_connections, config.max_attempts, config.marker.clone()),
+            books: Books::new(edges, &config),
+            finalised: Vec::new(),
+            events: 0,
+            unknown_role: 0,
+            misplaced: 0,
+            config,
+        }
+    }
+
+    /// Takes in one event. Events may come out of order by less than [`TrackConfig::hold_ns`].
+    pub fn on_event(&mut self, event: ProbeEvent) {
+        self.events += 1;
+        match event.role {
+            None => self.unknown_role += 1,
+            Some(role) if self.books.role(event.edge) != Some(role) => self.misplaced += 1,
+            Some(_) => {
+                if self.order.push(event) {
+                    self.catch_up();
+                }
+            }
+        }
+    }
+
+    /// The kernel closed a window. Windows are closed in the order of their epochs.
+    pub fn close_window(&mut self, window: KernelWindow) {
+        self.books.cohorts.close(window);
+    }
+
+    /// The windows that became final, in order: all of their attempts have an outcome, or the horizon has passed.
+    ///
+    /// To be called when the ring has been read: with no event for ten holds, the clock alone lets the last ones
+    /// through. What a window holds depends on when things happened, never on when this is called.
+    pub fn finalised(&mut self, now_ns: u64) -> Vec<Window> {
+        self.order.tick(now_ns);
+        self.catch_up();
+        let released_ns = self.order.released_ns();
+        self.pass_horizons(released_ns);
+        // Some events of the window's last moments may be stamped a little after its end.
+        let settled_ns = released_ns.saturating_sub(self.config.hold_ns);
+        while self.books.cohorts.oldest_closed().is_some_and(|(window, open)| open == 0 && window.end_ns <= settled_ns) {
+            self.finalise_oldest(now_ns);
+        }
+        std::mem::take(&mut self.finalised)
+    }
+
+    /// Every window that was closed has become final: there is nothing left to wait for.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.books.cohorts.oldest_closed().is_none()
+    }
+
+    /// All windows that were closed, as they stand: the end of the observation.
+    pub fn flush(&mut self, now_ns: u64) -> Vec<Window> {
+        for event in self.order.all() {
+            self.apply(event);
+        }
+        self.pass_horizons(now_ns);
+        while !self.books.cohorts.is_idle() {
+            self.finalise_oldest(now_ns);
+        }
+        std::mem::take(&mut self.finalised)
+    }
+
+    /// Every window that was closed is final: there is nothing left to wait for.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.books.cohorts.is_idle() && self.finalised.is_empty()
+    }
+
+    /// Connections of an edge that are open, as far as events were dealt with.
+    #[must_use]
+    pub fn open_connections(&self, edge: EdgeId) -> u64 {
+        self.books.open_connections(edge)
+    }
+
+    /// What was not seen, placed or kept, so far.
+    #[must_use]
+    pub const fn stats(&self) -> TrackStats {
+        TrackStats {
+            events: self.events,
+            late_events: self.order.late(),
+            unknown_role: self.unknown_role,
+            misplaced: self.misplaced,
+            mismatches: self.connections.mismatches(),
+            misfits: self.books.cohorts.misfits(),
+            evicted_ids: self.books.recogniser.ids().evicted(),
+            evicted_failures: self.books.recogniser.matcher().evicted(),
+        }
+    }
+
+    /// Makes the windows final whose horizon lies before `now_ns`.
+    fn pass_horizons(&mut self, now_ns: u64) {
+        while let Some((window, _)) = self.books.cohorts.oldest_closed() {
+            let horizon_ns = window.end_ns.saturating_add(self.config.horizon_ns);
+            if horizon_ns > now_ns {
+                break;
+            }
+            self.finalise_oldest(horizon_ns);
+        }
+    }
+
+    fn finalise_oldest(&mut self, at_ns: u64) {
+        let window = self.books.cohorts.finalise(self.connections.attempts(), at_ns, self.config.hang_after_ns);
+        self.finalised.extend(window);
+    }
+
+    fn catch_up(&mut self) {
+        for event in self.order.ripe() {
+            self.apply(event);
+        }
+    }
+
+    fn apply(&mut self, event: ProbeEvent) {
+        self.pass_horizons(event.at_ns);
+        let place = Place { conn: event.conn, edge: event.edge, epoch: event.epoch, at_ns: event.at_ns };
+        let books = &mut self.books;
+        match event.kind {
+            ProbeEventKind::Opened { peer, .. } => {
+                self.connections.opened(place, caller(event.role, peer), books);
+            }
+            ProbeEventKind::ConnectFailed { reason, .. } => {
+                books.cohorts.connect_failed(event.epoch, event.edge, reason);
+            }
+            ProbeEventKind::RequestHead { index, piece } => self.connections.request(place, index, &piece, books),
+            ProbeEventKind::ResponseHead { index, status, piece } => {
+                self.connections.response(place, index, status, &piece, books);
+            }
+            ProbeEventKind::Closed { how } => self.connections.closed(place, how, books),
+        }
+    }
+}
+
+/// Who sends the requests of a connection: on an ingress edge the peer's host, on a downstream edge this host.
+fn caller(role: Option<Role>, peer: SocketAddr) -> u64 {
+    match role {
+        Some(Role::Ingress) => fingerprint::of_bytes(peer.ip().to_canonical().to_string().as_bytes()),
+        _ => THIS_HOST,
+    }
+}

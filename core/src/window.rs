@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use crate::edge::EdgeId;
 use crate::event::{ConnectFailure, Epoch};
 
+pub mod merge;
+
 /// The three parts of a drill, and the single one of an observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PhaseName {
@@ -66,6 +68,63 @@ pub struct EdgeCounts {
     pub response_bytes: u64,
 }
 
+impl EdgeCounts {
+    /// What was added since `earlier`. A counter that is below its earlier value started anew, and counts from zero.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            requests: grown(self.requests, earlier.requests),
+            responses: grown(self.responses, earlier.responses),
+            connections_opened: grown(self.connections_opened, earlier.connections_opened),
+            connections_closed: grown(self.connections_closed, earlier.connections_closed),
+            tcp_retransmits: grown(self.tcp_retransmits, earlier.tcp_retransmits),
+            connect_failures: grown(self.connect_failures, earlier.connect_failures),
+            request_bytes: grown(self.request_bytes, earlier.request_bytes),
+            response_bytes: grown(self.response_bytes, earlier.response_bytes),
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn plus(&self, other: &Self) -> Self {
+        Self {
+            requests: self.requests.saturating_add(other.requests),
+            responses: self.responses.saturating_add(other.responses),
+            connections_opened: self.connections_opened.saturating_add(other.connections_opened),
+            connections_closed: self.connections_closed.saturating_add(other.connections_closed),
+            tcp_retransmits: self.tcp_retransmits.saturating_add(other.tcp_retransmits),
+            connect_failures: self.connect_failures.saturating_add(other.connect_failures),
+            request_bytes: self.request_bytes.saturating_add(other.request_bytes),
+            response_bytes: self.response_bytes.saturating_add(other.response_bytes),
+        }
+    }
+}
+
+/// How far a cumulative counter has come; one that went back was started anew.
+#[must_use]
+pub const fn grown(now: u64, earlier: u64) -> u64 {
+    if now >= earlier { now - earlier } else { now }
+}
+
+/// What the kernel counted in one closed window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KernelWindow {
+    /// The epoch that it counted under.
+    pub epoch: Epoch,
+    /// The phase that contains it.
+    pub phase: PhaseName,
+    /// First nanosecond, monotonic clock.
+    pub start_ns: u64,
+    /// End, exclusive.
+    pub end_ns: u64,
+    /// By [`EdgeId`]; an edge that is missing counts nothing.
+    pub counts: Vec<EdgeCounts>,
+    /// Responses by status code, by [`EdgeId`]; may be shorter than `counts`.
+    pub status: Vec<BTreeMap<u16, u64>>,
+    /// Events that the ring buffer had no room for.
+    pub events_lost: u64,
+}
+
 /// Retries by the evidence that they were recognised with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retries {
@@ -123,8 +182,13 @@ pub struct EdgeWindow {
     pub attempts: u64,
     /// Retries among those attempts.
     pub retries: Retries,
+    /// The matched ones among them whose predecessor was still open: hedges, and retries after a silent timeout.
+    pub hedges: u64,
     /// Answers to this window's attempts, by status text (`200`, later `grpc:UNAVAILABLE`).
     pub status: BTreeMap<String, u64>,
+    /// The kernel's count of the answers that *came* in this window, by code. Exact; `status` goes by the attempts'
+    /// start and by events.
+    pub kernel_status: BTreeMap<u16, u64>,
     /// This window's attempts that failed, by reason.
     pub failures: BTreeMap<Failure, u64>,
     /// This window's attempts without an outcome yet when the window was finalised.

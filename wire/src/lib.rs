@@ -9,3 +9,4 @@ pub mod http1;
 pub mod flow;
 pub mod conn;
 pub mod replay;
+pub mod fault;

@@ -1,0 +1,91 @@
+//! Facts about this host that a result names, and the cgroup that a playbook's scope means.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nix::sys::utsname::uname;
+use stormdrill_core::plan::host::{Feature, HostFacts};
+use stormdrill_core::playbook::Scope;
+use thiserror::Error;
+
+use crate::cgroup::{self, CgroupError};
+
+/// Why a scope cannot be observed.
+#[derive(Debug, Error)]
+pub(super) enum ScopeError {
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    #[error("observe.scope: there is no cgroup `{}`; `systemd-cgls` lists them", path.display())]
+    NoCgroup { path: PathBuf },
+    #[error("observe.scope: process {pid} cannot be read")]
+    NoProcess { pid: u32, source: io::Error },
+    #[error("observe.scope: process {pid} is in no cgroup2 group")]
+    NoUnified { pid: u32 },
+}
+
+/// The host's name.
+pub(super) fn name() -> String {
+    uname().map(|u| u.nodename().to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// The kernel's release.
+pub(super) fn kernel() -> String {
+    uname().map(|u| u.release().to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// An identifier for a run: unlikely to come twice, short enough to type.
+pub(super) fn drill_id() -> String {
+    let mut bytes = [0u8; 8];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut f| io::Read::read_exact(&mut f, &mut bytes));
+    if read.is_err() {
+        bytes = crate::clock::monotonic_ns().to_le_bytes();
+    }
+    format!("{:016x}", u64::from_le_bytes(bytes))
+}
+
+/// The cgroup directory whose sockets a scope means.
+pub(super) fn scope(scope: &Scope, state_dir: &Path) -> Result<PathBuf, ScopeError> {
+    let root = cgroup::find_or_mount(state_dir)?;
+    let below = |path: &str| root.join(path.trim_start_matches('/'));
+    let path = match scope {
+        Scope::Host => return Ok(root),
+        Scope::Cgroup(path) => below(path),
+        Scope::Pid(pid) => below(&unified_of(*pid)?),
+    };
+    if path.is_dir() { Ok(path) } else { Err(ScopeError::NoCgroup { path }) }
+}
+
+fn unified_of(pid: u32) -> Result<String, ScopeError> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup"))
+        .map_err(|source| ScopeError::NoProcess { pid, source })?;
+    text.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned).ok_or(ScopeError::NoUnified { pid })
+}
+
+/// A function that is in the kernel's symbol table when the feature is built in or loaded.
+const fn symbol(feature: Feature) -> Option<&'static str> {
+    match feature {
+        Feature::SchIngress => Some(" clsact_init"),
+        Feature::ClsBpf => Some(" cls_bpf_classify"),
+        Feature::ActMirred => Some(" tcf_mirred_act"),
+        Feature::Ifb => Some(" ifb_xmit"),
+        Feature::SchNetem => Some(" netem_enqueue"),
+        Feature::Cgroup2 | Feature::SkStorage => None,
+    }
+}
+
+/// What `plan` can say of this host without a privilege and without a socket: what the running kernel holds, and which
+/// modules are installed for it. A symbol table that cannot be read leaves the question open.
+pub(super) fn facts() -> HostFacts {
+    let release = kernel();
+    let modules = std::fs::read_to_string(format!("/lib/modules/{release}/modules.dep")).unwrap_or_default();
+    let mut facts = HostFacts::default();
+    if let Ok(symbols) = std::fs::read_to_string("/proc/kallsyms") {
+        for feature in Feature::MODULES {
+            let built_in = symbol(feature).is_some_and(|symbol| symbols.contains(symbol));
+            let installed = modules.contains(&format!("/{}.ko", feature.as_str()));
+            facts = facts.with(feature, built_in || installed);
+        }
+    }
+    facts.kernel = Some(release);
+    facts
+}

@@ -1,0 +1,175 @@
+//! `stormdrill observe`: counts without injecting anything. A live table on stderr, the totals as JSON at the end.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use stormdrill_core::edge::argument::{self, ArgumentError};
+use stormdrill_core::edge::{EdgeSpec, Role};
+use stormdrill_core::playbook::Scope;
+use stormdrill_core::report::json;
+use stormdrill_core::result::{DataQuality, DrillResult};
+use stormdrill_core::track::TrackConfig;
+use stormdrill_core::window::{Phase, PhaseName, Window};
+use thiserror::Error;
+use tokio::sync::mpsc;
+
+use super::{host, output};
+use crate::clock;
+use crate::driver::Progress as _;
+use crate::exit::Exit;
+use crate::probe::{Probe, ProbeConfig, ProbeError};
+use crate::report::{log, progress};
+use crate::session::Session;
+use crate::signals;
+
+/// How often the table moves on.
+const WINDOW: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_millis(5);
+/// How long the end waits for answers to the last requests.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// What is wrong with the edges asked for.
+#[derive(Debug, Error)]
+enum UsageError {
+    #[error(transparent)]
+    Argument(#[from] ArgumentError),
+    #[error("nothing to observe: give `--ingress web=:8080` or `--downstream db=10.0.0.5:3306`")]
+    Nothing,
+    #[error("two edges are called `{name}`: give each a name of its own")]
+    Twice { name: String },
+}
+
+/// Why an observation could not be made.
+#[derive(Debug, Error)]
+enum ObserveError {
+    #[error("start the runtime")]
+    Runtime(#[source] io::Error),
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    #[error(transparent)]
+    Scope(#[from] host::ScopeError),
+    #[error("write {}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+}
+
+pub(super) fn run(args: &super::Observe, state_dir: &Path) -> Exit {
+    let edges = match edges(args) {
+        Ok(edges) => edges,
+        Err(error) => {
+            log::complain(&error.to_string());
+            return Exit::Usage;
+        }
+    };
+    match observe(&edges, args, state_dir) {
+        Ok(()) => Exit::Pass,
+        Err(error) => {
+            log::complain(&log::chain(&error));
+            Exit::Environment
+        }
+    }
+}
+
+fn edges(args: &super::Observe) -> Result<Vec<EdgeSpec>, UsageError> {
+    let ingress = args.ingress.iter().map(|given| argument::parse(Role::Ingress, given));
+    let downstream = args.downstream.iter().map(|given| argument::parse(Role::Downstream, given));
+    let edges: Vec<EdgeSpec> = ingress.chain(downstream).collect::<Result<_, _>>()?;
+    if edges.is_empty() {
+        return Err(UsageError::Nothing);
+    }
+    for (index, edge) in edges.iter().enumerate() {
+        // Results of two edges with one name could not be told apart.
+        if edges.iter().take(index).any(|before| before.name == edge.name) {
+            return Err(UsageError::Twice { name: edge.name.clone() });
+        }
+    }
+    Ok(edges)
+}
+
+fn observe(edges: &[EdgeSpec], args: &super::Observe, state_dir: &Path) -> Result<(), ObserveError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ObserveError::Runtime)?;
+    let started_at = clock::wall_rfc3339();
+    let (total, quality) = runtime.block_on(async {
+        let cgroup = host::scope(&Scope::Host, state_dir)?;
+        let probe = Probe::attach(&ProbeConfig { cgroup, edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
+        let mut stop = signals::reasons().map_err(ObserveError::Runtime)?;
+        let session = Session::new(probe, edges, TrackConfig::default());
+        let mut table = progress::Stderr::new(edges);
+        count(session, edges.len(), args.for_, &mut stop, &mut table).await.map_err(ObserveError::Probe)
+    })?;
+    let result = DrillResult {
+        id: host::drill_id(),
+        playbook: String::new(),
+        host: host::name(),
+        kernel: host::kernel(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at,
+        verdict: None,
+        aborted: None,
+        judgements: Vec::new(),
+        phases: vec![Phase { name: PhaseName::All, start_ns: total.start_ns, end_ns: total.end_ns }],
+        faults: Vec::new(),
+        edges: edges.to_vec(),
+        windows: vec![total],
+        quality,
+    };
+    let path = args.json.as_deref().unwrap_or_else(|| Path::new("-"));
+    output::write(path, &json::observe(&result))
+        .map_err(|source| ObserveError::Write { path: path.to_owned(), source })
+}
+
+/// Counts until the time is up or a signal comes; gives one window that holds everything.
+async fn count(
+    mut session: Session,
+    edges: usize,
+    length: Option<Duration>,
+    stop: &mut mpsc::Receiver<String>,
+    table: &mut progress::Stderr,
+) -> Result<(Window, DataQuality), ProbeError> {
+    let start_ns = session.open_window(PhaseName::All)?;
+    table.phase(PhaseName::All, None);
+    let mut total = Window {
+        epoch: 0,
+        phase: PhaseName::All,
+        start_ns,
+        end_ns: start_ns,
+        edges: vec![Default::default(); edges],
+        events_lost: 0,
+    };
+    let mut poll = tokio::time::interval(POLL);
+    poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut next = tokio::time::interval_at(tokio::time::Instant::now() + WINDOW, WINDOW);
+    next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let end = tokio::time::sleep(length.unwrap_or(Duration::MAX));
+    tokio::pin!(end);
+    loop {
+        tokio::select! {
+            biased;
+            _ = stop.recv() => break,
+            () = &mut end => break,
+            _ = next.tick() => {
+                session.open_window(PhaseName::All)?;
+            }
+            _ = poll.tick() => session.poll()?,
+        }
+        for window in session.finalised() {
+            table.window(&window);
+            total.absorb(window);
+        }
+    }
+    let end_ns = session.close_window()?;
+    let give_up = tokio::time::Instant::now() + DRAIN;
+    while !session.settled() && tokio::time::Instant::now() < give_up {
+        poll.tick().await;
+        session.poll()?;
+        for window in session.finalised() {
+            total.absorb(window);
+        }
+    }
+    let (rest, quality) = session.finish()?;
+    for window in rest {
+        total.absorb(window);
+    }
+    total.end_ns = end_ns;
+    Ok((total, quality))
+}

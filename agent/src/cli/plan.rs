@@ -1,0 +1,39 @@
+//! `stormdrill plan PLAYBOOK`: says what a run would do. Needs no privilege and opens no socket.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use stormdrill_core::plan::host::HostFacts;
+use stormdrill_core::plan::{plan, text};
+
+use crate::diagnostic::{self, Style};
+use crate::playbook_file::{self, Override};
+
+/// Exit code for a bad playbook or bad usage.
+const BAD_PLAYBOOK: u8 = 64;
+
+/// Plans a playbook for a host of which `facts` are known; the plan goes to `out`, problems to `err`.
+///
+/// Returns the exit code: 0, or 64 for a bad playbook. A host that cannot run the plan is part of the plan, not an error.
+///
+/// # Errors
+/// When `out` or `err` cannot be written to.
+pub fn run(
+    path: &Path,
+    overrides: &[Override],
+    facts: &HostFacts,
+    style: Style,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> io::Result<u8> {
+    match playbook_file::read(path, overrides) {
+        Ok(playbook) => {
+            out.write_all(text(&plan(&playbook, facts), facts).as_bytes())?;
+            Ok(0)
+        }
+        Err(error) => {
+            err.write_all(diagnostic::render(&error, style).as_bytes())?;
+            Ok(BAD_PLAYBOOK)
+        }
+    }
+}

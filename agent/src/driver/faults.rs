@@ -1,0 +1,66 @@
+//! The faults of one drill, from prepared to gone.
+
+use stormdrill_core::fault::FaultOutcome;
+
+use crate::clock;
+use crate::fault::plane::{Applied, FaultError, Prepared};
+
+/// All faults of a drill; they come and go together.
+#[derive(Debug)]
+pub struct Faults {
+    prepared: Vec<Prepared>,
+    applied: Vec<Applied>,
+    outcomes: Vec<FaultOutcome>,
+}
+
+impl Faults {
+    /// Faults that were prepared; nothing is changed yet.
+    #[must_use]
+    pub const fn new(prepared: Vec<Prepared>) -> Self {
+        Self { prepared, applied: Vec::new(), outcomes: Vec::new() }
+    }
+
+    /// Puts all of them in place; gives the instant at which the last one was.
+    ///
+    /// # Errors
+    /// When one cannot be applied. Those before it are in place until [`Self::remove`] is called.
+    pub(super) async fn apply(&mut self) -> Result<u64, FaultError> {
+        for prepared in std::mem::take(&mut self.prepared) {
+            self.applied.push(prepared.apply().await?);
+            // The first fault's lease must not run out while the last one is built.
+            self.renew()?;
+        }
+        Ok(clock::monotonic_ns())
+    }
+
+    /// Renews every lease.
+    ///
+    /// # Errors
+    /// When one cannot be renewed; it then ends by itself.
+    pub(super) fn renew(&mut self) -> Result<(), FaultError> {
+        self.applied.iter_mut().try_for_each(Applied::renew)
+    }
+
+    /// Removes all of them, those after a failure too; gives the instant at which the last one was gone.
+    ///
+    /// # Errors
+    /// When something is left in the kernel.
+    pub(super) async fn remove(&mut self) -> Result<u64, FaultError> {
+        let mut failed = None;
+        for applied in std::mem::take(&mut self.applied).into_iter().rev() {
+            let removal = applied.remove().await;
+            self.outcomes.extend(removal.outcomes);
+            failed = failed.or(removal.error);
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(clock::monotonic_ns()),
+        }
+    }
+
+    /// What came of those that were removed.
+    #[must_use]
+    pub(super) fn into_outcomes(self) -> Vec<FaultOutcome> {
+        self.outcomes
+    }
+}

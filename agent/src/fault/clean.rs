@@ -1,0 +1,228 @@
+//! Removes what dead drills left in the kernel: by the journal, and by our names where the journal is lost.
+//!
+//! A drill that still runs is left alone unless forced. An error while reading is an error, never "nothing there".
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use thiserror::Error;
+
+use super::filter::{self, Hook};
+use super::install::{self, InstallError};
+use super::journal::{self, JournalError, Record};
+use super::link;
+use super::name::{Clsact, Name};
+use super::netlink::{Netlink, NetlinkError};
+
+/// Whether faults of a running drill are removed too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Force {
+    /// Leave them.
+    No,
+    /// Remove them under its feet.
+    Yes,
+}
+
+/// What `clean` did.
+#[derive(Debug, Default)]
+pub struct CleanReport {
+    /// What was removed, one line each.
+    pub removed: Vec<String>,
+    /// Process ids of running drills whose faults were left alone.
+    pub alive: Vec<u32>,
+    /// What could not be removed or judged: exit code 2.
+    pub problems: Vec<CleanProblem>,
+}
+
+impl CleanReport {
+    /// Whether nothing of a dead drill is left.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// Something that is left, or of which it is not known whether it is.
+#[derive(Debug, Error)]
+pub enum CleanProblem {
+    /// A recorded fault could not be removed.
+    #[error("remove {name} from {interface}")]
+    Stuck {
+        /// Its name.
+        name: Name,
+        /// The interface.
+        interface: String,
+        /// Why.
+        source: InstallError,
+    },
+    /// A fault lies in another network namespace; `clean` has to run there.
+    #[error("{name} is in another network namespace (inode {namespace})")]
+    Elsewhere {
+        /// Its name.
+        name: Name,
+        /// The namespace's inode.
+        namespace: u64,
+    },
+    /// A journal could not be removed.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// What keeps `clean` from doing anything.
+#[derive(Debug, Error)]
+pub enum CleanError {
+    /// The kernel's tables cannot be read.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// The journals cannot be read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// It cannot be told whether an owner lives.
+    #[error("look for the process {pid}")]
+    Process {
+        /// The process.
+        pid: u32,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// What is in the kernel under one of our names.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Found {
+    filters: Vec<(filter::Place, Clsact)>,
+    ifb: Option<link::Link>,
+}
+
+/// Removes leftovers in the calling thread's network namespace.
+///
+/// # Errors
+/// When journals, tables or processes cannot be read. What could be read but not removed is in the report.
+pub fn clean(state_dir: &Path, force: Force) -> Result<CleanReport, CleanError> {
+    let mut netlink = Netlink::open()?;
+    let mut report = CleanReport::default();
+    let namespace = journal::namespace()?;
+    let mut torn = Vec::new();
+    for journal::Entry { path, record } in journal::read_all(state_dir)? {
+        match record {
+            Ok(record) => by_record(&mut netlink, &path, &record, namespace, force, &mut report)?,
+            // It was never synced, so that nothing was made under it; if something was, it is found by its name.
+            Err(JournalError::Unreadable { .. }) => torn.push(path),
+            Err(error) => report.problems.push(error.into()),
+        }
+    }
+    by_name(&mut netlink, force, &mut report)?;
+    for path in torn {
+        remove_journal(&path, &mut report);
+    }
+    Ok(report)
+}
+
+/// Names of what is in the kernel and whose owner is dead, without removing anything. Needs no privilege.
+///
+/// # Errors
+/// As [`clean`].
+pub fn leftovers() -> Result<Vec<String>, CleanError> {
+    let mut dead = Vec::new();
+    for name in scan(&mut Netlink::open()?)?.keys() {
+        if !lives(*name)? {
+            dead.push(name.to_string());
+        }
+    }
+    Ok(dead)
+}
+
+fn by_record(
+    netlink: &mut Netlink,
+    path: &Path,
+    record: &Record,
+    namespace: u64,
+    force: Force,
+    report: &mut CleanReport,
+) -> Result<(), CleanError> {
+    let alive = record.owner.is_alive().map_err(|source| CleanError::Process { pid: record.owner.pid, source })?;
+    if alive && force == Force::No {
+        note_alive(record.owner.pid, report);
+        return Ok(());
+    }
+    if record.namespace != namespace {
+        report.problems.push(CleanProblem::Elsewhere { name: record.name, namespace: record.namespace });
+        return Ok(());
+    }
+    match install::take_out(netlink, record) {
+        Ok(()) => {
+            report.removed.push(format!("{} on {} ({})", record.name, record.interface, record.place.hook.as_str()));
+            remove_journal(path, report);
+        }
+        Err(source) => report.problems.push(CleanProblem::Stuck { name: record.name, interface: record.interface.clone(), source }),
+    }
+    Ok(())
+}
+
+fn by_name(netlink: &mut Netlink, force: Force, report: &mut CleanReport) -> Result<(), CleanError> {
+    for (name, found) in scan(netlink)? {
+        if report.problems.iter().any(|problem| matches!(problem, CleanProblem::Stuck { name: stuck, .. } if *stuck == name)) {
+            continue;
+        }
+        if lives(name)? && force == Force::No {
+            note_alive(name.pid(), report);
+            continue;
+        }
+        match remove(netlink, name, &found) {
+            Ok(()) => report.removed.push(format!("{name}, of which there was no journal")),
+            Err(source) => report.problems.push(CleanProblem::Stuck { name, interface: String::from("its interface"), source }),
+        }
+    }
+    Ok(())
+}
+
+fn remove(netlink: &mut Netlink, name: Name, found: &Found) -> Result<(), InstallError> {
+    for (place, clsact) in &found.filters {
+        filter::delete(netlink, *place)?;
+        if *clsact == Clsact::Ours {
+            install::remove_empty_clsact(netlink, place.interface)?;
+        }
+    }
+    if let Some(ifb) = &found.ifb {
+        link::delete(netlink, ifb)?;
+    }
+    if scan(netlink)?.contains_key(&name) {
+        return Err(InstallError::StillThere { name, interface: String::from("its interface") });
+    }
+    Ok(())
+}
+
+/// Everything under our names in the namespace. Also filters whose ifb is gone: they are found by their own name.
+fn scan(netlink: &mut Netlink) -> Result<BTreeMap<Name, Found>, NetlinkError> {
+    let mut found: BTreeMap<Name, Found> = BTreeMap::new();
+    for link in link::list(netlink)? {
+        for hook in Hook::ALL {
+            for filter in filter::list(netlink, link.index, hook)? {
+                if let Some((name, clsact)) = filter.name.as_deref().and_then(Name::of_filter) {
+                    found.entry(name).or_default().filters.push((filter.place, clsact));
+                }
+            }
+        }
+        if let ("ifb", Ok(name)) = (link.kind.as_deref().unwrap_or(""), link.name.parse::<Name>()) {
+            found.entry(name).or_default().ifb = Some(link);
+        }
+    }
+    Ok(found)
+}
+
+fn lives(name: Name) -> Result<bool, CleanError> {
+    name.owner_lives().map_err(|source| CleanError::Process { pid: name.pid(), source })
+}
+
+fn note_alive(pid: u32, report: &mut CleanReport) {
+    if !report.alive.contains(&pid) {
+        report.alive.push(pid);
+    }
+}
+
+fn remove_journal(path: &Path, report: &mut CleanReport) {
+    if let Err(error) = journal::remove(path) {
+        report.problems.push(error.into());
+    }
+}

@@ -1,0 +1,262 @@
+//! One hook of one fault: put into the kernel and taken out again.
+//!
+//! Built in this order: journal, ifb, netem, ifb up, clsact, filter. Taken out in the reverse, filter first: an ifb that goes under a live
+//! filter turns the redirect into a black hole. What is taken out is only what carries our name, and afterwards it is read back.
+
+use std::io;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stormdrill_wire::fault::{FaultRule, FaultStats};
+use thiserror::Error;
+
+use super::filter::{self, Action, Hook, Place};
+use super::hook_plan::{Carrier, HookPlan};
+use super::journal::{self, Journal, JournalError, Record};
+use super::link::{self, Link};
+use super::name::{Clsact, NETEM_HANDLE, Name, Owner};
+use super::netlink::{Netlink, NetlinkError};
+use super::object::{Object, ObjectError};
+use super::qdisc::{self, Hooks, Qdisc};
+
+/// How long delayed packets may take to leave the ifb before it is deleted with them.
+const LONGEST_DRAIN: Duration = Duration::from_secs(3);
+const DRAIN_STEP: Duration = Duration::from_millis(5);
+
+/// What can go wrong while a fault is put in or taken out.
+#[derive(Debug, Error)]
+pub enum InstallError {
+    /// The kernel refused.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// The journal cannot be kept.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The kernel object.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// `/proc` cannot tell who we are.
+    #[error("read this process's start time")]
+    Owner(#[source] io::Error),
+    /// The interface has the older `ingress` discipline, which has no egress hook and cannot be exchanged without harm to its owner.
+    #[error("interface {interface} has an `ingress` qdisc of someone else, which has no hook for leaving packets")]
+    NoEgressHook {
+        /// The interface.
+        interface: String,
+    },
+    /// Something of ours is still there after its removal.
+    #[error("{name} is still on {interface} after its removal")]
+    StillThere {
+        /// Our name for it.
+        name: Name,
+        /// The interface.
+        interface: String,
+    },
+}
+
+/// A hook that is in the kernel.
+#[derive(Debug)]
+pub(crate) struct Installed {
+    netlink: Netlink,
+    record: Record,
+    object: Object,
+    carrier: Carrier,
+    ifb: Option<Link>,
+    /// `None` once everything is gone.
+    journal: Option<Journal>,
+}
+
+impl Installed {
+    /// Puts a hook in. Its lease is not granted, so that it selects nothing. On an error what was made is taken out again.
+    pub(crate) fn build(state_dir: &Path, plan: &HookPlan) -> Result<Self, InstallError> {
+        let mut netlink = Netlink::open()?;
+        // Everything that can be refused without a trace comes first.
+        let object = Object::load(plan.carrier.program(), &plan.selection)?;
+        let owner = Owner::current().map_err(InstallError::Owner)?;
+        let name = Name::next(owner);
+        let clsact = clsact(&mut netlink, &plan.link, plan.hook)?;
+        let record = Record {
+            name,
+            owner,
+            namespace: journal::namespace()?,
+            interface: plan.link.name.clone(),
+            place: Place { interface: plan.link.index, hook: plan.hook, priority: plan.carrier.priority(), handle: name.handle() },
+            clsact,
+            ifb: matches!(plan.carrier, Carrier::Netem(_)),
+        };
+        let journal = Journal::create(state_dir, &record)?;
+        let mut installed = Self { netlink, record, object, carrier: plan.carrier, ifb: None, journal: Some(journal) };
+        // From here on, dropping it takes out what was made.
+        installed.add_all(plan.rule())?;
+        Ok(installed)
+    }
+
+    fn add_all(&mut self, mut rule: FaultRule) -> Result<(), InstallError> {
+        let mut action = Action::Direct;
+        if let Carrier::Netem(netem) = self.carrier {
+            let ifb = link::add_ifb(&mut self.netlink, &self.record.name.to_string())?;
+            self.step("ifb")?;
+            without_ipv6(&ifb);
+            qdisc::add_root(&mut self.netlink, ifb.index, NETEM_HANDLE, "netem", &netem.options())?;
+            link::set_up(&mut self.netlink, &ifb)?;
+            self.step("netem")?;
+            action = Action::Redirect(ifb.index);
+            rule.ifb = ifb.index;
+            self.ifb = Some(ifb);
+        }
+        self.object.set_rule(&rule)?;
+        let interface = self.record.place.interface;
+        if qdisc::hooks(&mut self.netlink, interface)? == Hooks::Absent {
+            match qdisc::add_clsact(&mut self.netlink, interface) {
+                // Another fault was faster.
+                Err(error) if error.errno() == Some(libc::EEXIST) => {}
+                result => result?,
+            }
+            self.step("clsact")?;
+        }
+        let name = self.record.name.filter(self.record.clsact);
+        filter::add(&mut self.netlink, self.record.place, &name, self.object.program()?, action)?;
+        self.step("filter")
+    }
+
+    fn step(&mut self, step: &str) -> Result<(), InstallError> {
+        if let Some(journal) = &mut self.journal {
+            journal.step(step)?;
+        }
+        Ok(())
+    }
+
+    /// Grants the lease until that moment of the monotonic clock; 0 ends it.
+    pub(crate) fn lease_until(&mut self, expiry_ns: u64) -> Result<(), ObjectError> {
+        self.object.lease_until(expiry_ns)
+    }
+
+    /// What the classifier counted.
+    pub(crate) fn stats(&self) -> Result<FaultStats, ObjectError> {
+        self.object.stats()
+    }
+
+    /// Our netem's counters; `None` where there is none.
+    pub(crate) fn netem(&mut self) -> Result<Option<Qdisc>, NetlinkError> {
+        match &self.ifb {
+            None => Ok(None),
+            Some(ifb) => Ok(qdisc::list(&mut self.netlink, ifb.index)?.into_iter().find(|qdisc| qdisc.handle == NETEM_HANDLE)),
+        }
+    }
+
+    /// Ends the fault: no packet is selected any more. What was selected leaves the ifb in its own time.
+    pub(crate) fn stop(&mut self) -> Result<(), InstallError> {
+        // Even if the map cannot be written, the filter goes.
+        let _ = self.object.lease_until(0);
+        Ok(filter::delete(&mut self.netlink, self.record.place)?)
+    }
+
+    /// Waits until delayed packets have left the ifb, for as long as they can take.
+    pub(crate) fn drain(&mut self) -> Result<(), NetlinkError> {
+        let Carrier::Netem(netem) = self.carrier else {
+            return Ok(());
+        };
+        let longest = (netem.delay + 4 * netem.jitter + Duration::from_millis(50)).min(LONGEST_DRAIN);
+        let begin = Instant::now();
+        while begin.elapsed() < longest {
+            match self.netem()? {
+                Some(qdisc) if qdisc.queued > 0 => thread::sleep(DRAIN_STEP),
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes everything out and reads back that it is gone. Doing it twice is success.
+    pub(crate) fn remove(&mut self) -> Result<(), InstallError> {
+        take_out(&mut self.netlink, &self.record)?;
+        match self.journal.take() {
+            Some(journal) => Ok(journal.close()?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        if self.journal.is_some()
+            && let Err(error) = self.stop().and_then(|()| self.remove())
+        {
+            tracing::error!(error = &error as &dyn std::error::Error, name = %self.record.name, "a fault could not be removed");
+        }
+    }
+}
+
+/// Whose the interface's clsact is or will be. A drill's own, if all that hangs on it is drills'.
+fn clsact(netlink: &mut Netlink, link: &Link, hook: Hook) -> Result<Clsact, InstallError> {
+    match qdisc::hooks(netlink, link.index)? {
+        Hooks::Absent => return Ok(Clsact::Ours),
+        Hooks::IngressOnly if hook == Hook::Egress => return Err(InstallError::NoEgressHook { interface: link.name.clone() }),
+        Hooks::IngressOnly => return Ok(Clsact::Foreign),
+        Hooks::Clsact => {}
+    }
+    for hook in Hook::ALL {
+        for filter in filter::list(netlink, link.index, hook)? {
+            if let Some((_, Clsact::Ours)) = filter.name.as_deref().and_then(Name::of_filter) {
+                return Ok(Clsact::Ours);
+            }
+        }
+    }
+    Ok(Clsact::Foreign)
+}
+
+/// An ifb with IPv6 would send its own packets through netem, and they would be counted as hits.
+fn without_ipv6(ifb: &Link) {
+    // Where the switch does not exist there is no IPv6; where it cannot be written a few packets more are counted.
+    let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", ifb.name), "1");
+}
+
+/// Takes out all that a record speaks of, in the right order, and reads back that it is gone.
+pub(crate) fn take_out(netlink: &mut Netlink, record: &Record) -> Result<(), InstallError> {
+    let still_there = || InstallError::StillThere { name: record.name, interface: record.interface.clone() };
+    if is_there(netlink, record)? {
+        filter::delete(netlink, record.place)?;
+        if is_there(netlink, record)? {
+            return Err(still_there());
+        }
+    }
+    if record.clsact == Clsact::Ours {
+        remove_empty_clsact(netlink, record.place.interface)?;
+    }
+    if record.ifb
+        && let Some(ifb) = our_ifb(netlink, record.name)?
+    {
+        link::delete(netlink, &ifb)?;
+        if our_ifb(netlink, record.name)?.is_some() {
+            return Err(still_there());
+        }
+    }
+    Ok(())
+}
+
+/// Whether the record's filter is on its hook, under our name: a number of an interface or a handle alone may have become another's.
+fn is_there(netlink: &mut Netlink, record: &Record) -> Result<bool, NetlinkError> {
+    let filters = filter::list(netlink, record.place.interface, record.place.hook)?;
+    Ok(filters.iter().any(|filter| {
+        filter.place == record.place && filter.name.as_deref().and_then(Name::of_filter).is_some_and(|(name, _)| name == record.name)
+    }))
+}
+
+/// Deletes a clsact that is ours, unless a filter hangs on it.
+pub(crate) fn remove_empty_clsact(netlink: &mut Netlink, interface: u32) -> Result<(), NetlinkError> {
+    if qdisc::hooks(netlink, interface)? != Hooks::Clsact {
+        return Ok(());
+    }
+    for hook in Hook::ALL {
+        if !filter::list(netlink, interface, hook)?.is_empty() {
+            return Ok(());
+        }
+    }
+    qdisc::delete_clsact(netlink, interface)
+}
+
+/// The ifb of that name, if it is an ifb.
+fn our_ifb(netlink: &mut Netlink, name: Name) -> Result<Option<Link>, NetlinkError> {
+    Ok(link::find(netlink, &name.to_string())?.filter(|link| link.kind.as_deref() == Some("ifb")))
+}

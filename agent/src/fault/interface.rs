@@ -1,0 +1,278 @@
+//! Where an edge's packets pass: which interfaces, which hooks.
+//!
+//! A named interface is taken. Else, an edge with an address: the interface of the route to it, which is loopback when the address is
+//! this host's own. A downstream edge with a port only: loopback if a listener of this host has the port, else the interface of the
+//! default route. An ingress edge without an address: loopback and the interface of the default route, since callers may be on either.
+
+use std::fs;
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::pin::pin;
+
+use futures_core::Stream as _;
+use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteType};
+use rtnetlink::{Handle, RouteMessageBuilder};
+use stormdrill_core::edge::{Cidr, EdgeSpec, PortRange, Role};
+use thiserror::Error;
+
+use super::link::{self, Link};
+use super::netlink::{Netlink, NetlinkError};
+
+/// What can go wrong while looking for an edge's interface.
+#[derive(Debug, Error)]
+pub enum InterfaceError {
+    /// The playbook names an interface that does not exist.
+    #[error("there is no interface {name}")]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// No route leads to the target.
+    #[error("no route to {target}; name the interface with `interface:`")]
+    Unrouted {
+        /// The address, or `the default route`.
+        target: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The edge has no address and the host no default route.
+    #[error("{edge} has no address and this host no default route; give the edge an address or name the interface with `interface:`")]
+    NoDefaultRoute {
+        /// The edge.
+        edge: String,
+    },
+    /// The interface's frames have a header that the classifier does not know.
+    #[error("interface {name} has link type {hardware}, which is not supported")]
+    Medium {
+        /// The interface.
+        name: String,
+        /// Its `ARPHRD_…` number.
+        hardware: u16,
+    },
+    /// The list of listening sockets cannot be read.
+    #[error("read the listening sockets")]
+    Listeners(#[source] io::Error),
+    /// No socket or runtime for the question.
+    #[error("ask the kernel for a route")]
+    Ask(#[source] io::Error),
+    /// The links cannot be listed.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+}
+
+/// The links that an edge's packets pass, with the reason for `plan`.
+pub(crate) fn resolve(netlink: &mut Netlink, edge: &EdgeSpec, named: Option<&str>) -> Result<Vec<(Link, String)>, InterfaceError> {
+    let links = link::list(netlink)?;
+    let by_name = |name: &str| links.iter().find(|link| link.name == name).cloned();
+    let by_index = |index: u32| links.iter().find(|link| link.index == index).cloned();
+    let loopback = || links.iter().find(|link| link.is_loopback).cloned();
+
+    let mut found = Vec::new();
+    if let Some(name) = named {
+        found.push((by_name(name), "named in the playbook".to_owned()));
+    } else if let Some(network) = edge.address.filter(|network| network.prefix > 0) {
+        let index = routed(network)?;
+        found.push((by_index(index), format!("the route to {}", network.address)));
+    } else if edge.role == Role::Ingress {
+        found.push((loopback(), "callers on this host".to_owned()));
+        if let Some(index) = default_route()? {
+            found.push((by_index(index), "the default route, for callers elsewhere".to_owned()));
+        }
+    } else if edge.ports.is_some_and(|ports| listens(ports).unwrap_or(false)) {
+        found.push((loopback(), "a listener of this host has the port".to_owned()));
+    } else {
+        let index = default_route()?.ok_or_else(|| InterfaceError::NoDefaultRoute { edge: edge.name.clone() })?;
+        found.push((by_index(index), "the default route, because the edge has no address".to_owned()));
+    }
+
+    found
+        .into_iter()
+        .map(|(link, why)| {
+            let link = link.ok_or_else(|| InterfaceError::Unknown { name: named.unwrap_or("of the route").to_owned() })?;
+            if link.link_header().is_none() {
+                return Err(InterfaceError::Medium { name: link.name, hardware: link.hardware });
+            }
+            Ok((link, why))
+        })
+        .collect()
+}
+
+/// How many hosts of a network are tried until one is not this host itself.
+const HOSTS_TRIED: u8 = 4;
+
+/// The interface on the route to an address, or to a host of a network that is not this one.
+fn routed(network: Cidr) -> Result<u32, InterfaceError> {
+    let unrouted = |source| InterfaceError::Unrouted { target: network.address.to_string(), source };
+    let mut last = None;
+    for number in 1..=HOSTS_TRIED {
+        let (request, is_single) = request(network, number);
+        let route = ask(request)?.map_err(unrouted)?;
+        let is_this_host = route.header.kind == RouteType::Local;
+        last = interface_of(&route);
+        if is_single || !is_this_host {
+            break;
+        }
+    }
+    last.ok_or_else(|| unrouted(io::ErrorKind::NotFound.into()))
+}
+
+/// The question for the n-th host of a network, and whether it has only that one.
+fn request(network: Cidr, number: u8) -> (RouteMessage, bool) {
+    let four = |address: Ipv4Addr, prefix: u8| {
+        let is_single = prefix >= 31;
+        let host = if is_single { address } else { Ipv4Addr::from_bits(address.to_bits() | u32::from(number)) };
+        (RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(host, 32).build(), is_single)
+    };
+    match network.address {
+        IpAddr::V4(address) => four(address, network.prefix),
+        IpAddr::V6(address) => match address.to_ipv4_mapped() {
+            Some(mapped) => four(mapped, network.prefix.saturating_sub(96)),
+            None => {
+                let is_single = network.prefix >= 127;
+                let host = if is_single { address } else { Ipv6Addr::from_bits(address.to_bits() | u128::from(number)) };
+                (RouteMessageBuilder::<Ipv6Addr>::new().destination_prefix(host, 128).build(), is_single)
+            }
+        },
+    }
+}
+
+/// The interface of the default route, IPv4's first; `None` if there is none.
+fn default_route() -> Result<Option<u32>, InterfaceError> {
+    // Documentation addresses: routed like any other of the wider net, and never a host's own.
+    let probes = [
+        RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(Ipv4Addr::new(192, 0, 2, 1), 32).build(),
+        RouteMessageBuilder::<Ipv6Addr>::new().destination_prefix(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 128).build(),
+    ];
+    for probe in probes {
+        if let Ok(route) = ask(probe)?
+            && let Some(index) = interface_of(&route)
+        {
+            return Ok(Some(index));
+        }
+    }
+    Ok(None)
+}
+
+fn interface_of(route: &RouteMessage) -> Option<u32> {
+    route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Oif(index) => Some(*index),
+        _ => None,
+    })
+}
+
+/// Asks the kernel for one route: the inner error is its refusal.
+///
+/// The question has a runtime of its own on a thread of its own, so that the answer is the same from inside and outside of another
+/// runtime. A thread inherits the network namespace of the one that starts it.
+fn ask(request: RouteMessage) -> Result<Result<RouteMessage, io::Error>, InterfaceError> {
+    let answer = std::thread::Builder::new()
+        .name("route".to_owned())
+        .spawn(move || -> io::Result<io::Result<RouteMessage>> {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+            runtime.block_on(async {
+                let (connection, handle, _) = rtnetlink::new_connection()?;
+                let serving = tokio::spawn(connection);
+                let route = first_route(&handle, request).await;
+                serving.abort();
+                Ok(route)
+            })
+        })
+        .map_err(InterfaceError::Ask)?
+        .join();
+    match answer {
+        Ok(answer) => answer.map_err(InterfaceError::Ask),
+        Err(_) => Err(InterfaceError::Ask(io::ErrorKind::Other.into())),
+    }
+}
+
+async fn first_route(handle: &Handle, request: RouteMessage) -> io::Result<RouteMessage> {
+    let mut routes = pin!(handle.route().get(request).execute());
+    match poll_fn(|context| routes.as_mut().poll_next(context)).await {
+        Some(Ok(route)) => Ok(route),
+        Some(Err(rtnetlink::Error::NetlinkError(refusal))) => Err(refusal.to_io()),
+        Some(Err(_)) => Err(io::ErrorKind::InvalidData.into()),
+        None => Err(io::ErrorKind::NotFound.into()),
+    }
+}
+
+/// Whether a TCP listener of this host (and namespace) has a port of the range.
+fn listens(ports: PortRange) -> Result<bool, InterfaceError> {
+    for path in ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"] {
+        match fs::read_to_string(path) {
+            Ok(table) if table.lines().skip(1).filter_map(listening_port).any(|port| (ports.first..=ports.last).contains(&port)) => {
+                return Ok(true);
+            }
+            Ok(_) => {}
+            // A kernel without IPv6.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(InterfaceError::Listeners(error)),
+        }
+    }
+    Ok(false)
+}
+
+/// The port of a line `sl local_address rem_address st …` whose state is LISTEN.
+fn listening_port(line: &str) -> Option<u16> {
+    let mut fields = line.split_whitespace().skip(1);
+    let (local, _remote, state) = (fields.next()?, fields.next()?, fields.next()?);
+    if state != "0A" {
+        return None;
+    }
+    u16::from_str_radix(local.rsplit_once(':')?.1, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn edge(role: Role, address: Option<&str>, port: u16) -> EdgeSpec {
+        EdgeSpec {
+            name: "e".to_owned(),
+            role,
+            address: address.map(|address| {
+                let address: IpAddr = address.parse().unwrap();
+                Cidr { address, prefix: if address.is_ipv4() { 32 } else { 128 } }
+            }),
+            ports: Some(PortRange { first: port, last: port }),
+            protocol: None,
+        }
+    }
+
+    fn names(edge: &EdgeSpec, named: Option<&str>) -> Result<Vec<String>, InterfaceError> {
+        let found = resolve(&mut Netlink::open()?, edge, named)?;
+        Ok(found.into_iter().map(|(link, _)| link.name).collect())
+    }
+
+    #[test]
+    fn an_address_of_this_host_is_reached_through_loopback() {
+        for address in ["127.0.0.1", "127.9.9.9", "::ffff:127.0.0.1", "::1"] {
+            assert_eq!(names(&edge(Role::Downstream, Some(address), 80), None).unwrap(), ["lo"], "{address}");
+        }
+    }
+
+    #[test]
+    fn a_port_with_a_local_listener_is_reached_through_loopback() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert_eq!(names(&edge(Role::Downstream, None, port), None).unwrap(), ["lo"]);
+    }
+
+    #[test]
+    fn a_named_interface_wins_and_must_exist() {
+        assert_eq!(names(&edge(Role::Downstream, Some("192.0.2.9"), 80), Some("lo")).unwrap(), ["lo"]);
+        let error = names(&edge(Role::Downstream, None, 80), Some("eth99")).unwrap_err();
+        assert_eq!(error.to_string(), "there is no interface eth99");
+    }
+
+    #[test]
+    fn only_listeners_count_as_listening() {
+        let line = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 1 1";
+        assert_eq!(listening_port(line), Some(8080));
+        assert_eq!(listening_port(&line.replace(" 0A ", " 01 ")), None);
+    }
+}

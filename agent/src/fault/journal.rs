@@ -1,0 +1,252 @@
+//! What was put into the kernel, written down and synced before it is.
+//!
+//! One file for each installed hook, `<name>.journal` in the state directory, lines of JSON: first the record of everything that is
+//! going to be made, then a line for each step that was taken. The record alone is enough to clean up; the steps say how far it got.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::filter::{Hook, Place};
+use super::name::{Clsact, Name, Owner};
+
+/// Where the journals are, unless the configuration says otherwise. It does not outlive a reboot, nor does what they describe.
+pub const DEFAULT_STATE_DIR: &str = "/run/stormdrill";
+
+const SUFFIX: &str = "journal";
+
+/// What can go wrong with the journal. Without it nothing is changed in the kernel.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// The file or its directory cannot be written, read or removed.
+    #[error("{verb} {}", .path.display())]
+    File {
+        /// What was being done.
+        verb: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A file that is not a journal, or of another version.
+    #[error("{} is not a journal of this version", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with its first line.
+        source: serde_json::Error,
+    },
+}
+
+/// Everything that an installed hook puts into the kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) name: Name,
+    pub(crate) owner: Owner,
+    /// Inode of the network namespace: numbers of interfaces mean nothing outside it.
+    pub(crate) namespace: u64,
+    pub(crate) interface: String,
+    pub(crate) place: Place,
+    pub(crate) clsact: Clsact,
+    /// Whether there is an ifb, of the same name.
+    pub(crate) ifb: bool,
+}
+
+/// A record as it lies in the file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    version: u32,
+    owner: Owner,
+    namespace: u64,
+    interface: String,
+    index: u32,
+    hook: String,
+    priority: u16,
+    handle: u32,
+    clsact: Clsact,
+    ifb: bool,
+}
+
+#[derive(Serialize)]
+struct StepLine<'a> {
+    step: &'a str,
+}
+
+/// An open journal of one installed hook.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    path: PathBuf,
+}
+
+impl Journal {
+    /// Writes the record and syncs it and its directory.
+    pub(crate) fn create(state_dir: &Path, record: &Record) -> Result<Self, JournalError> {
+        let error = |verb, path: &Path| {
+            let path = path.to_owned();
+            move |source| JournalError::File { verb, path, source }
+        };
+        fs::create_dir_all(state_dir).map_err(error("create the directory", state_dir))?;
+        let path = state_dir.join(format!("{}.{SUFFIX}", record.name));
+        let mut file = File::create_new(&path).map_err(error("create the journal", &path))?;
+        let line = Line {
+            version: 1,
+            owner: record.owner,
+            namespace: record.namespace,
+            interface: record.interface.clone(),
+            index: record.place.interface,
+            hook: record.place.hook.as_str().to_owned(),
+            priority: record.place.priority,
+            handle: record.place.handle,
+            clsact: record.clsact,
+            ifb: record.ifb,
+        };
+        append(&mut file, &line).map_err(error("write the journal", &path))?;
+        sync_directory(state_dir)?;
+        Ok(Self { file, path })
+    }
+
+    /// Notes a step that was taken.
+    pub(crate) fn step(&mut self, step: &str) -> Result<(), JournalError> {
+        append(&mut self.file, &StepLine { step }).map_err(|source| JournalError::File {
+            verb: "write the journal",
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    /// Removes the file: nothing of the record is left in the kernel.
+    pub(crate) fn close(self) -> Result<(), JournalError> {
+        remove(&self.path)
+    }
+}
+
+fn append(file: &mut File, line: &impl Serialize) -> io::Result<()> {
+    let mut text = serde_json::to_string(line)?;
+    text.push('\n');
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// Removes a journal; success if it is gone already.
+pub(crate) fn remove(path: &Path) -> Result<(), JournalError> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(JournalError::File { verb: "remove the journal", path: path.to_owned(), source })
+        }
+        _ => path.parent().map_or(Ok(()), sync_directory),
+    }
+}
+
+fn sync_directory(path: &Path) -> Result<(), JournalError> {
+    File::open(path).and_then(|directory| directory.sync_all()).map_err(|source| JournalError::File {
+        verb: "sync the directory",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// A journal that was found, and what its record says or why that cannot be told.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) path: PathBuf,
+    pub(crate) record: Result<Record, JournalError>,
+}
+
+/// All journals of a state directory; none if the directory does not exist.
+pub(crate) fn read_all(state_dir: &Path) -> Result<Vec<Entry>, JournalError> {
+    let failed = |source| JournalError::File { verb: "read the directory", path: state_dir.to_owned(), source };
+    let entries = match fs::read_dir(state_dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut journals = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse::<Name>().ok());
+        if let (Some(name), Some(SUFFIX)) = (name, path.extension().and_then(|extension| extension.to_str())) {
+            let record = read(&path, name);
+            journals.push(Entry { path, record });
+        }
+    }
+    Ok(journals)
+}
+
+fn read(path: &Path, name: Name) -> Result<Record, JournalError> {
+    let text = fs::read_to_string(path).map_err(|source| JournalError::File { verb: "read", path: path.to_owned(), source })?;
+    let first = text.lines().next().unwrap_or("");
+    let unreadable = |source| JournalError::Unreadable { path: path.to_owned(), source };
+    let line: Line = serde_json::from_str(first).map_err(unreadable)?;
+    let hook = if line.hook == Hook::Egress.as_str() { Hook::Egress } else { Hook::Ingress };
+    Ok(Record {
+        name,
+        owner: line.owner,
+        namespace: line.namespace,
+        interface: line.interface,
+        place: Place { interface: line.index, hook, priority: line.priority, handle: line.handle },
+        clsact: line.clsact,
+        ifb: line.ifb,
+    })
+}
+
+/// The inode of the calling thread's network namespace.
+pub(crate) fn namespace() -> Result<u64, JournalError> {
+    let path = Path::new("/proc/thread-self/ns/net");
+    let metadata = fs::metadata(path).map_err(|source| JournalError::File { verb: "read", path: path.to_owned(), source })?;
+    Ok(metadata.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    fn record() -> Record {
+        let owner = Owner { pid: 4321, start: 99 };
+        let name = Name::next(owner);
+        Record {
+            name,
+            owner,
+            namespace: 4_026_531_840,
+            interface: "eth0".to_owned(),
+            place: Place { interface: 2, hook: Hook::Egress, priority: 0xfd01, handle: name.handle() },
+            clsact: Clsact::Ours,
+            ifb: true,
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_back_as_it_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let record = record();
+        let mut journal = Journal::create(dir.path(), &record).unwrap();
+        journal.step("clsact").unwrap();
+        let read = read_all(dir.path()).unwrap();
+        assert_eq!(read.len(), 1);
+        assert_eq!(read[0].record.as_ref().unwrap(), &record);
+        journal.close().unwrap();
+        assert!(read_all(dir.path()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_torn_journal_is_an_error_and_other_files_are_none() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(format!("{}.journal", record().name)), "{\"version\":1,\"own").unwrap();
+        fs::write(dir.path().join("api.token"), "x").unwrap();
+        let read = read_all(dir.path()).unwrap();
+        assert_eq!(read.len(), 1);
+        assert!(matches!(read[0].record, Err(JournalError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn no_directory_means_no_journals() {
+        assert!(read_all(Path::new("/nonexistent/stormdrill")).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,336 @@
+//! The fault plane: from what a playbook asks to what the kernel does, and back to nothing.
+//!
+//! `prepare` changes nothing and refuses what the kernel cannot do. `apply` puts everything in place while nothing is selected yet, then grants
+//! the leases. `renew` is to be called every [`RENEW_EVERY`]; who stops calling ends the fault. `remove` is the only way out, also for
+//! `Drop`. The calls block for milliseconds, `remove` for as long as delayed packets take; the `async` ones use the runtime's blocking threads.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use stormdrill_core::edge::EdgeSpec;
+use stormdrill_core::fault::{Backend, FaultCounts, FaultKind, FaultOutcome, FaultSpec};
+use stormdrill_wire::fault::LEASE_NS;
+use thiserror::Error;
+
+use super::capability::Refusal;
+use super::clock::monotonic_ns;
+use super::hook_plan::{Carrier, HookPlan};
+use super::install::{InstallError, Installed};
+use super::interface::{self, InterfaceError};
+use super::mechanism::{backend, carrier, hooks_of, shares_netem};
+use super::netlink::{Netlink, NetlinkError};
+use super::object::ObjectError;
+use super::selection::Selection;
+
+/// How often a fault must be renewed; its lease lasts three times as long.
+pub const RENEW_EVERY: Duration = Duration::from_secs(1);
+
+/// What can go wrong with a fault. All of it is exit code 2.
+#[derive(Debug, Error)]
+pub enum FaultError {
+    /// The kernel lacks what the fault needs.
+    #[error("{fault} needs {module}, which kernel {kernel} does not have: {remedy}")]
+    Missing {
+        /// The playbook key.
+        fault: &'static str,
+        /// The module.
+        module: &'static str,
+        /// The running kernel.
+        kernel: String,
+        /// What to install.
+        remedy: String,
+    },
+    /// This process lacks the privilege.
+    #[error("{fault} needs the privileges of root (CAP_NET_ADMIN, CAP_BPF and CAP_SYS_ADMIN); run stormdrill as root")]
+    Forbidden {
+        /// The playbook key.
+        fault: &'static str,
+    },
+    /// The kernel has what the fault needs, but refuses it.
+    #[error("{fault} does not work on this kernel: {module} was refused")]
+    Refused {
+        /// The playbook key.
+        fault: &'static str,
+        /// The module.
+        module: &'static str,
+        /// Why.
+        source: Box<Refusal>,
+    },
+    /// A status that cannot be written over another.
+    #[error(
+        "http_status cannot write {status}: a response with another body would break its connection; use 200 to 599, but not 204, 205 or 304"
+    )]
+    Status {
+        /// The status.
+        status: u16,
+    },
+    /// The interface cannot be found.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// It could not be put in or taken out.
+    #[error(transparent)]
+    Install(#[from] InstallError),
+    /// The lease could not be renewed, or the counters not be read.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// netem's counters could not be read.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// The thread that did the work panicked.
+    #[error("the fault plane's thread panicked")]
+    Panicked,
+}
+
+/// Makes faults, and keeps their journals in one directory.
+#[derive(Debug, Clone)]
+pub struct Plane {
+    state_dir: PathBuf,
+}
+
+/// Faults that can be applied: several on one selection share one netem.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    specs: Vec<FaultSpec>,
+    backend: Backend,
+    hooks: Vec<HookPlan>,
+    state_dir: PathBuf,
+}
+
+/// Faults that the kernel carries out, as long as they are renewed.
+#[derive(Debug)]
+pub struct Applied {
+    specs: Vec<FaultSpec>,
+    backend: Backend,
+    hooks: Vec<Installed>,
+    applied_ns: u64,
+}
+
+/// What came of a removal.
+#[derive(Debug)]
+pub struct Removal {
+    /// One for each fault; `removed_ns` is `None` if it could not be removed.
+    pub outcomes: Vec<FaultOutcome>,
+    /// Why it could not be removed. Louder than any other error.
+    pub error: Option<FaultError>,
+}
+
+impl Plane {
+    /// A plane with its journals in that directory, which is made when it is needed.
+    #[must_use]
+    pub fn new(state_dir: impl Into<PathBuf>) -> Self {
+        Self { state_dir: state_dir.into() }
+    }
+
+    /// Finds interfaces and backends for a drill's faults, each with the edge that it is aimed at. Changes nothing.
+    ///
+    /// # Errors
+    /// When the kernel or the privileges do not suffice, or no interface can be found.
+    pub fn prepare_blocking(&self, faults: &[(FaultSpec, EdgeSpec)]) -> Result<Vec<Prepared>, FaultError> {
+        let mut groups: Vec<(Vec<FaultSpec>, &EdgeSpec)> = Vec::new();
+        for (spec, edge) in faults {
+            match groups.iter_mut().find(|(specs, _)| shares_netem(specs, spec)) {
+                Some((specs, _)) => specs.push(spec.clone()),
+                None => groups.push((vec![spec.clone()], edge)),
+            }
+        }
+        groups.into_iter().map(|(specs, edge)| self.prepare_group(specs, edge)).collect()
+    }
+
+    /// [`Plane::prepare_blocking`] on a blocking thread of the runtime.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn prepare(&self, faults: Vec<(FaultSpec, EdgeSpec)>) -> Result<Vec<Prepared>, FaultError> {
+        let plane = self.clone();
+        tokio::task::spawn_blocking(move || plane.prepare_blocking(&faults)).await.map_err(|_| FaultError::Panicked)?
+    }
+
+    fn prepare_group(&self, specs: Vec<FaultSpec>, edge: &EdgeSpec) -> Result<Prepared, FaultError> {
+        let Some(first) = specs.first() else {
+            return Err(FaultError::Panicked);
+        };
+        if let FaultKind::HttpStatus { status, .. } = first.kind
+            && (!(200..600).contains(&status) || matches!(status, 204 | 205 | 304))
+        {
+            return Err(FaultError::Status { status });
+        }
+        let links = interface::resolve(&mut Netlink::open().map_err(InterfaceError::from)?, edge, first.interface.as_deref())?;
+        let backend = backend(&specs)?;
+        let carrier = carrier(&specs, backend);
+        let mut hooks = Vec::new();
+        for (link, why) in links {
+            for hook in hooks_of(first, edge, link.is_loopback) {
+                let selection = match first.kind {
+                    FaultKind::HttpStatus { .. } => Selection::of_answers(edge),
+                    FaultKind::Loss { .. } | FaultKind::Delay { .. } => Selection::of_edge(edge, hook),
+                };
+                hooks.push(HookPlan { link: link.clone(), hook, selection, carrier, why: why.clone() });
+            }
+        }
+        Ok(Prepared { specs, backend, hooks, state_dir: self.state_dir.clone() })
+    }
+}
+
+impl Prepared {
+    /// The faults.
+    #[must_use]
+    pub fn specs(&self) -> &[FaultSpec] {
+        &self.specs
+    }
+
+    /// How they are carried out.
+    #[must_use]
+    pub const fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// What would be made in the kernel, a line for each hook.
+    #[must_use]
+    pub fn describe(&self) -> Vec<String> {
+        let faults: Vec<&str> = self.specs.iter().map(|spec| spec.kind.as_str()).collect();
+        let faults = faults.join(" and ");
+        self.hooks
+            .iter()
+            .map(|plan| {
+                let means = match plan.carrier {
+                    Carrier::Netem(netem) if netem.jitter > Duration::ZERO => format!(
+                        "redirected to an ifb of the drill with netem (limit {}); its jitter reorders packets, so that TCP sends some again",
+                        netem.queue_limit()
+                    ),
+                    Carrier::Netem(netem) => format!("redirected to an ifb of the drill with netem (limit {})", netem.queue_limit()),
+                    Carrier::Drop { .. } => "dropped by an eBPF classifier".to_owned(),
+                    Carrier::HttpStatus { status, .. } => format!("rewritten to status {status} by an eBPF classifier"),
+                };
+                format!("{faults} at {} {} ({}): {}, {means}", plan.link.name, plan.hook.as_str(), plan.why, plan.selection.describe())
+            })
+            .collect()
+    }
+
+    /// Puts the faults into the kernel and grants their leases.
+    ///
+    /// # Errors
+    /// When the kernel refuses or the journal cannot be written; then everything that was made is taken out again.
+    pub fn apply_blocking(self) -> Result<Applied, FaultError> {
+        let mut hooks = Vec::new();
+        for plan in &self.hooks {
+            hooks.push(Installed::build(&self.state_dir, plan)?);
+        }
+        let mut applied = Applied { specs: self.specs, backend: self.backend, hooks, applied_ns: 0 };
+        applied.renew()?;
+        applied.applied_ns = monotonic_ns();
+        Ok(applied)
+    }
+
+    /// [`Prepared::apply_blocking`] on a blocking thread of the runtime.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn apply(self) -> Result<Applied, FaultError> {
+        tokio::task::spawn_blocking(move || self.apply_blocking()).await.map_err(|_| FaultError::Panicked)?
+    }
+}
+
+impl Applied {
+    /// When the faults began, nanoseconds of the monotonic clock.
+    #[must_use]
+    pub const fn applied_ns(&self) -> u64 {
+        self.applied_ns
+    }
+
+    /// How they are carried out.
+    #[must_use]
+    pub const fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// The faults.
+    #[must_use]
+    pub fn specs(&self) -> &[FaultSpec] {
+        &self.specs
+    }
+
+    /// Renews the leases. Takes microseconds.
+    ///
+    /// # Errors
+    /// When a map cannot be written; the fault then ends by itself.
+    pub fn renew(&mut self) -> Result<(), FaultError> {
+        let expiry = monotonic_ns() + LEASE_NS;
+        for hook in &mut self.hooks {
+            hook.lease_until(expiry)?;
+        }
+        Ok(())
+    }
+
+    /// What the kernel counted so far, for each fault.
+    ///
+    /// # Errors
+    /// When the counters cannot be read.
+    pub fn counts(&mut self) -> Result<Vec<FaultCounts>, FaultError> {
+        let (mut selected, mut hit, mut dropped, mut passed) = (0, 0, 0, 0);
+        for hook in &mut self.hooks {
+            let stats = hook.stats()?;
+            selected += stats.selected;
+            hit += stats.hit;
+            if let Some(netem) = hook.netem()? {
+                dropped += netem.dropped;
+                passed += netem.passed;
+            }
+        }
+        Ok(self
+            .specs
+            .iter()
+            .map(|spec| {
+                let hit = match (&spec.kind, self.backend) {
+                    (FaultKind::Loss { .. }, Backend::Netem) => dropped,
+                    (FaultKind::Delay { .. }, _) => passed,
+                    _ => hit,
+                };
+                FaultCounts { selected, hit }
+            })
+            .collect())
+    }
+
+    /// Ends the faults, waits until what they delayed has left, takes everything out and reads back that it is gone.
+    pub fn remove_blocking(mut self) -> Removal {
+        let mut errors = Vec::new();
+        for hook in &mut self.hooks {
+            errors.extend(hook.stop().err().map(FaultError::from));
+        }
+        for hook in &mut self.hooks {
+            errors.extend(hook.drain().err().map(FaultError::from));
+        }
+        let counts = self.counts().unwrap_or_else(|error| {
+            errors.push(error);
+            vec![FaultCounts::default(); self.specs.len()]
+        });
+        let mut is_gone = true;
+        for hook in &mut self.hooks {
+            if let Err(error) = hook.remove() {
+                is_gone = false;
+                errors.insert(0, error.into());
+            }
+        }
+        let removed_ns = is_gone.then(monotonic_ns);
+        let outcomes = self
+            .specs
+            .iter()
+            .zip(counts)
+            .map(|(spec, counts)| FaultOutcome {
+                spec: spec.clone(),
+                backend: self.backend,
+                applied_ns: self.applied_ns,
+                removed_ns,
+                counts,
+            })
+            .collect();
+        Removal { outcomes, error: errors.into_iter().next() }
+    }
+
+    /// [`Applied::remove_blocking`] on a blocking thread of the runtime.
+    pub async fn remove(self) -> Removal {
+        match tokio::task::spawn_blocking(move || self.remove_blocking()).await {
+            Ok(removal) => removal,
+            Err(_) => Removal { outcomes: Vec::new(), error: Some(FaultError::Panicked) },
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! From an edge and a direction to the packets of one hook, in the packet's own terms: source and destination.
+
+use std::net::IpAddr;
+
+use stormdrill_core::edge::{Cidr, EdgeSpec, PortRange, Role};
+use stormdrill_wire::fault::{
+    ADDRESS_INCLUDED, AddressKey, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, BY_SOURCE_ADDRESS, BY_SOURCE_PORT, FAMILY_BITS, PORT_WORDS,
+    ipv4_key, ipv6_key,
+};
+
+use super::filter::Hook;
+
+/// Which end of a packet an edge's address and ports are compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Where it comes from.
+    Source,
+    /// Where it goes.
+    Destination,
+}
+
+/// The packets that a classifier selects. All conditions hold together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection {
+    /// IP protocol number; `None` for any.
+    pub protocol: Option<u8>,
+    /// The end that `ports` and `addresses` speak of.
+    pub end: End,
+    /// Ports that are selected; empty for all, and for protocols without any.
+    pub ports: Vec<PortRange>,
+    /// Networks that are selected; empty for all.
+    pub addresses: Vec<Cidr>,
+}
+
+impl Selection {
+    /// The packets of an edge that travel past one hook.
+    #[must_use]
+    pub fn of_edge(edge: &EdgeSpec, hook: Hook) -> Self {
+        let end = match (edge.role, hook) {
+            // A downstream edge is its peer: packets go to it, and come from it.
+            (Role::Downstream, Hook::Egress) | (Role::Ingress, Hook::Ingress) => End::Destination,
+            (Role::Downstream, Hook::Ingress) | (Role::Ingress, Hook::Egress) => End::Source,
+        };
+        Self::new(edge, end, None)
+    }
+
+    /// The TCP segments that carry an edge's answers: they come from its port, whichever hook they pass.
+    #[must_use]
+    pub fn of_answers(edge: &EdgeSpec) -> Self {
+        Self::new(edge, End::Source, Some(6))
+    }
+
+    fn new(edge: &EdgeSpec, end: End, protocol: Option<u8>) -> Self {
+        Self { protocol, end, ports: edge.ports.into_iter().collect(), addresses: edge.address.into_iter().collect() }
+    }
+
+    /// The rule's bits.
+    pub(crate) fn flags(&self) -> u32 {
+        let (port, address) = match self.end {
+            End::Source => (BY_SOURCE_PORT, BY_SOURCE_ADDRESS),
+            End::Destination => (BY_DESTINATION_PORT, BY_DESTINATION_ADDRESS),
+        };
+        let mut flags = 0;
+        if !self.ports.is_empty() {
+            flags |= port;
+        }
+        if !self.addresses.is_empty() {
+            flags |= address;
+        }
+        flags
+    }
+
+    /// The words of the port bitmap that are not zero.
+    pub(crate) fn port_words(&self) -> Vec<(u32, u64)> {
+        let first_word = match self.end {
+            End::Source => 0,
+            End::Destination => PORT_WORDS,
+        };
+        let mut words = vec![0_u64; PORT_WORDS as usize];
+        for range in &self.ports {
+            for port in range.first..=range.last {
+                if let Some(word) = words.get_mut(usize::from(port >> 6)) {
+                    *word |= 1 << (port & 63);
+                }
+            }
+        }
+        (first_word..).zip(words).filter(|(_, word)| *word != 0).collect()
+    }
+
+    /// The entries of the prefix trie: length in bits, key, what it says.
+    pub(crate) fn prefixes(&self) -> Vec<(u32, AddressKey, u8)> {
+        self.addresses
+            .iter()
+            .map(|network| {
+                let (key, prefix) = key(network);
+                (FAMILY_BITS + prefix, key, ADDRESS_INCLUDED)
+            })
+            .collect()
+    }
+
+    /// In words, for `plan`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let protocol = match self.protocol {
+            Some(6) => "TCP segments".to_owned(),
+            Some(17) => "UDP packets".to_owned(),
+            Some(number) => format!("packets of IP protocol {number}"),
+            None if self.ports.is_empty() => "IP packets".to_owned(),
+            None => "TCP and UDP packets".to_owned(),
+        };
+        let preposition = match self.end {
+            End::Source => "from",
+            End::Destination => "to",
+        };
+        let mut text = protocol;
+        if !self.addresses.is_empty() {
+            let networks: Vec<String> = self.addresses.iter().map(describe_network).collect();
+            text = format!("{text} {preposition} {}", networks.join(", "));
+        }
+        if !self.ports.is_empty() {
+            let ports: Vec<String> = self
+                .ports
+                .iter()
+                .map(|range| if range.first == range.last { range.first.to_string() } else { format!("{}-{}", range.first, range.last) })
+                .collect();
+            text = format!("{text} {preposition} port {}", ports.join(", "));
+        }
+        text
+    }
+}
+
+fn describe_network(network: &Cidr) -> String {
+    let whole = if network.address.is_ipv4() { 32 } else { 128 };
+    if network.prefix == whole { network.address.to_string() } else { format!("{}/{}", network.address, network.prefix) }
+}
+
+/// A network's key and its prefix within the address. An IPv4-mapped IPv6 network is the IPv4 network.
+fn key(network: &Cidr) -> (AddressKey, u32) {
+    let prefix = u32::from(network.prefix);
+    match network.address {
+        IpAddr::V4(address) => (ipv4_key(address.octets()), prefix),
+        IpAddr::V6(address) => match address.to_ipv4_mapped() {
+            Some(mapped) if prefix >= 96 => (ipv4_key(mapped.octets()), prefix - 96),
+            _ => (ipv6_key(address.octets()), prefix),
+        },
+    }
+}
+
+/// A share as the kernel compares it: of 2^32 draws, so many are hits.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0..=2^32 first, both exact in an f64")]
+pub(crate) fn threshold(share: f64) -> u64 {
+    const DRAWS: f64 = 4_294_967_296.0;
+    (share.clamp(0.0, 1.0) * DRAWS).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    fn edge(role: Role, address: Option<(&str, u8)>, ports: Option<(u16, u16)>) -> EdgeSpec {
+        EdgeSpec {
+            name: "e".to_owned(),
+            role,
+            address: address.map(|(address, prefix)| Cidr { address: address.parse().unwrap(), prefix }),
+            ports: ports.map(|(first, last)| PortRange { first, last }),
+            protocol: None,
+        }
+    }
+
+    #[test]
+    fn a_downstream_edge_is_its_peer_and_an_ingress_edge_its_own_port() {
+        let downstream = edge(Role::Downstream, None, Some((3306, 3306)));
+        let ingress = edge(Role::Ingress, None, Some((8080, 8080)));
+        assert_eq!(Selection::of_edge(&downstream, Hook::Egress).end, End::Destination);
+        assert_eq!(Selection::of_edge(&downstream, Hook::Ingress).end, End::Source);
+        assert_eq!(Selection::of_edge(&ingress, Hook::Egress).end, End::Source);
+        assert_eq!(Selection::of_edge(&ingress, Hook::Ingress).end, End::Destination);
+        assert_eq!(Selection::of_answers(&downstream).end, End::Source);
+        assert_eq!(Selection::of_answers(&ingress).end, End::Source);
+    }
+
+    #[test]
+    fn the_last_port_and_whole_ranges_are_in_the_bitmap() {
+        let selection = Selection::of_edge(&edge(Role::Downstream, None, Some((65_472, 65_535))), Hook::Egress);
+        assert_eq!(selection.port_words(), [(PORT_WORDS + 1023, u64::MAX)]);
+        let all = Selection::of_edge(&edge(Role::Downstream, None, Some((0, 65_535))), Hook::Ingress);
+        assert_eq!(all.port_words().len(), 1024);
+        let one = Selection::of_edge(&edge(Role::Downstream, None, Some((80, 80))), Hook::Ingress);
+        assert_eq!(one.port_words(), [(1, 1 << 16)]);
+    }
+
+    #[test]
+    fn mapped_addresses_are_ipv4() {
+        let mapped = Selection::of_edge(&edge(Role::Downstream, Some(("::ffff:10.0.0.0", 104)), None), Hook::Egress);
+        let plain = Selection::of_edge(&edge(Role::Downstream, Some(("10.0.0.0", 8)), None), Hook::Egress);
+        assert_eq!(mapped.prefixes(), plain.prefixes());
+    }
+
+    #[test]
+    fn shares_have_exact_ends() {
+        assert_eq!(threshold(0.0), 0);
+        assert_eq!(threshold(1.0), 1 << 32);
+        assert_eq!(threshold(0.5), 1 << 31);
+        assert_eq!(threshold(f64::NAN), 0);
+    }
+
+    #[test]
+    fn a_selection_reads_in_words() {
+        let selection = Selection::of_edge(&edge(Role::Downstream, Some(("10.2.0.0", 16)), Some((6379, 6380))), Hook::Egress);
+        assert_eq!(selection.describe(), "TCP and UDP packets to 10.2.0.0/16 to port 6379-6380");
+        let answers = Selection::of_answers(&edge(Role::Downstream, Some(("::1", 128)), Some((80, 80))));
+        assert_eq!(answers.describe(), "TCP segments from ::1 from port 80");
+    }
+}

@@ -1,0 +1,318 @@
+//! Faults on kernels that have netem: `cargo xtask test --only vm_fault` boots them.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod lab;
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use lab::{Client, Peer, apply, arriving, dump, edge, has_no_journal, hold, in_namespace, is_plausible, kill, ping, run, spec};
+use stormdrill::fault::clean::{Force, clean};
+use stormdrill::fault::plane::Plane;
+use stormdrill_core::edge::{EdgeSpec, Role};
+use stormdrill_core::fault::{Backend, Direction, Distribution, FaultKind};
+
+fn delay(milliseconds: u64) -> FaultKind {
+    FaultKind::Delay { time: Duration::from_millis(milliseconds), jitter: Duration::ZERO, distribution: Distribution::Uniform }
+}
+
+fn peer_edge(port: Option<u16>) -> EdgeSpec {
+    edge(Role::Downstream, Some("10.9.0.2"), port)
+}
+
+/// The ifb devices of drills, by name.
+fn ifbs() -> Vec<String> {
+    run("ip", &["-o", "link"])
+        .lines()
+        .filter_map(|line| line.split(": ").nth(1))
+        .filter(|name| name.starts_with("sd"))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn qdiscs(device: &str) -> String {
+    run("tc", &["qdisc", "show", "dev", device]).lines().filter(|line| !line.contains("clsact")).collect()
+}
+
+fn tcp_retransmissions() -> u64 {
+    let table = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
+    let mut lines = table.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+    let column = lines.next().unwrap().split(' ').position(|name| name == "RetransSegs").unwrap();
+    lines.next().unwrap().split(' ').nth(column).unwrap().parse().unwrap()
+}
+
+#[test]
+fn thirty_percent_loss_is_dropped_by_netem_on_the_ifb_and_the_interface_keeps_its_tree() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        let (before, tree) = (dump(), qdiscs("v0"));
+        let mut fault = apply(state.path(), FaultKind::Loss { share: 0.3 }, Direction::Egress, peer_edge(Some(9999)));
+        assert_eq!(fault.backend(), Backend::Netem);
+        assert_eq!(qdiscs("v0"), tree);
+        let arrived = arriving(&peer, 5000, 9999, "10.9.0.2");
+        assert!(is_plausible(5000 - arrived, 5000, 0.3), "{arrived} of 5000 arrived");
+        let counts = fault.counts().unwrap()[0];
+        assert_eq!((counts.selected, counts.hit), (5000, 5000 - arrived));
+        // Not a packet of another port is lost.
+        assert_eq!(arriving(&peer, 1000, 9998, "10.9.0.2"), 1000);
+        // An independent reader finds the drops on our ifb.
+        let text = run("tc", &["-s", "qdisc", "show", "dev", &ifbs()[0]]);
+        assert!(
+            text.contains("netem 5d01:") && text.contains("loss 30%") && text.contains(&format!("dropped {}", 5000 - arrived)),
+            "{text}"
+        );
+        assert!(fault.remove_blocking().error.is_none());
+        assert_eq!(qdiscs("v0"), tree);
+        assert_eq!(dump(), before);
+        assert!(has_no_journal(state.path()));
+    });
+}
+
+#[test]
+fn a_senders_retransmissions_are_counted_under_loss() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        peer.run(|| {
+            let listener = TcpListener::bind("10.9.0.2:9999").unwrap();
+            std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut byte = [0; 1];
+                while stream.read_exact(&mut byte).is_ok() && stream.write_all(&byte).is_ok() {}
+            });
+        });
+        let mut stream = TcpStream::connect("10.9.0.2:9999").unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut fault = apply(state.path(), FaultKind::Loss { share: 0.2 }, Direction::Egress, peer_edge(Some(9999)));
+        let before = tcp_retransmissions();
+        lab::while_renewing(&mut [&mut fault], || {
+            for _ in 0..60 {
+                stream.write_all(b"x").unwrap();
+                stream.read_exact(&mut [0; 1]).unwrap();
+            }
+        });
+        let retransmitted = tcp_retransmissions() - before;
+        // 60 requests and their acknowledgements at 20%: at least a handful, whatever the draw.
+        assert!(retransmitted >= 3, "{retransmitted}");
+        assert!(fault.remove_blocking().error.is_none());
+    });
+}
+
+#[test]
+fn a_delay_adds_what_was_asked_in_each_direction() {
+    in_namespace(|| {
+        let _peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        let before = dump();
+        let plain = ping("10.9.0.2");
+        for (direction, expected) in [(Direction::Egress, 100.0), (Direction::Ingress, 100.0), (Direction::Both, 200.0)] {
+            let mut fault = apply(state.path(), delay(100), direction, peer_edge(None));
+            let added = ping("10.9.0.2") - plain;
+            assert!((added - expected).abs() <= 5.0, "{direction:?}: {added} ms");
+            let counts = fault.counts().unwrap()[0];
+            let packets = if direction == Direction::Both { 10 } else { 5 };
+            assert_eq!((counts.selected, counts.hit), (packets, packets));
+            assert!(fault.remove_blocking().error.is_none());
+        }
+        assert!(ping("10.9.0.2") - plain < 5.0);
+        assert_eq!(dump(), before);
+    });
+}
+
+#[test]
+fn a_delay_on_loopback_is_felt_once_a_direction() {
+    in_namespace(|| {
+        let state = tempfile::tempdir().unwrap();
+        lab::serve_http("127.0.0.1:8081");
+        let mut client = Client::connect("127.0.0.1:8081");
+        let fault = apply(state.path(), delay(100), Direction::Egress, edge(Role::Downstream, Some("127.0.0.1"), Some(8081)));
+        let begin = Instant::now();
+        client.get("/");
+        // Only what goes to the port is held back: the request, not the answer.
+        assert!((100..150).contains(&begin.elapsed().as_millis()), "{:?}", begin.elapsed());
+        assert!(fault.remove_blocking().error.is_none());
+    });
+}
+
+#[test]
+fn delayed_packets_still_arrive_when_the_fault_is_removed_meanwhile() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        let fault = apply(state.path(), delay(400), Direction::Egress, peer_edge(Some(9999)));
+        let receiver = peer.run(|| std::net::UdpSocket::bind("10.9.0.2:9999").unwrap());
+        let sender = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        for _ in 0..50 {
+            sender.send_to(b"late", "10.9.0.2:9999").unwrap();
+        }
+        let removal = fault.remove_blocking();
+        assert!(removal.error.is_none());
+        assert_eq!(removal.outcomes[0].counts.hit, 50);
+        peer.run(move || {
+            receiver.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+            for _ in 0..50 {
+                receiver.recv(&mut [0; 8]).unwrap();
+            }
+        });
+    });
+}
+
+#[test]
+fn loss_and_delay_on_one_target_share_one_netem_and_both_hold() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        let faults = [
+            (spec(FaultKind::Loss { share: 0.5 }, Direction::Egress), peer_edge(Some(9999))),
+            (
+                spec(
+                    FaultKind::Delay {
+                        time: Duration::from_millis(8),
+                        jitter: Duration::from_millis(1),
+                        distribution: Distribution::Normal,
+                    },
+                    Direction::Egress,
+                ),
+                peer_edge(Some(9999)),
+            ),
+        ];
+        let prepared = Plane::new(state.path()).prepare_blocking(&faults).unwrap();
+        assert_eq!(prepared.len(), 1);
+        let mut fault = prepared.into_iter().next().unwrap().apply_blocking().unwrap();
+        let arrived = arriving(&peer, 2000, 9999, "10.9.0.2");
+        assert!(is_plausible(arrived, 2000, 0.5), "{arrived} of 2000 arrived");
+        let counts = fault.counts().unwrap();
+        assert_eq!((counts[0].hit, counts[1].hit), (2000 - arrived, arrived));
+        let text = run("tc", &["qdisc", "show", "dev", &ifbs()[0]]);
+        assert!(text.contains("loss 50%") && text.contains("delay 8ms") && text.contains(" 1ms"), "{text}");
+        let removal = fault.remove_blocking();
+        assert!(removal.error.is_none() && removal.outcomes.len() == 2);
+    });
+}
+
+#[test]
+fn a_tree_of_someone_else_survives_byte_for_byte() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        run("tc", &["qdisc", "add", "dev", "v0", "root", "handle", "1:", "htb", "default", "10"]);
+        run("tc", &["class", "add", "dev", "v0", "parent", "1:", "classid", "1:10", "htb", "rate", "1gbit"]);
+        run("tc", &["qdisc", "add", "dev", "v0", "clsact"]);
+        run(
+            "tc",
+            &[
+                "filter", "add", "dev", "v0", "egress", "protocol", "ip", "pref", "7", "u32", "match", "ip", "dport", "1", "0xffff",
+                "action", "ok",
+            ],
+        );
+        let before = dump();
+        let fault = apply(state.path(), FaultKind::Loss { share: 1.0 }, Direction::Both, peer_edge(Some(9999)));
+        assert_eq!(arriving(&peer, 200, 9999, "10.9.0.2"), 0);
+        assert_eq!(arriving(&peer, 200, 9998, "10.9.0.2"), 200);
+        assert!(fault.remove_blocking().error.is_none());
+        assert_eq!(dump(), before);
+    });
+}
+
+/// Not a test of its own: with the variable set, a process that holds a delay until it is killed.
+#[test]
+fn holder() {
+    let Ok(state) = std::env::var("STORMDRILL_TEST_HOLD") else {
+        return;
+    };
+    let mut fault = apply(state.as_ref(), delay(200), Direction::Both, peer_edge(None));
+    loop {
+        fault.renew().unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn a_killed_agents_delay_ends_by_itself_and_clean_takes_the_rest() {
+    in_namespace(|| {
+        let _peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        let before = dump();
+        let holder = hold(state.path());
+        lab::wait_until("the delay holds", || ping_once() > 300.0);
+        kill(holder);
+        let begin = Instant::now();
+        lab::wait_until("the lease runs out", || ping_once() < 100.0);
+        assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+        assert_eq!(ifbs().len(), 2, "what is left waits for clean");
+        let report = clean(state.path(), Force::No).unwrap();
+        assert!(report.is_clean(), "{:?}", report.problems);
+        assert_eq!(dump(), before);
+        assert!(has_no_journal(state.path()));
+    });
+}
+
+fn ping_once() -> f64 {
+    let text = run("ping", &["-c", "1", "-W", "5", "10.9.0.2"]);
+    text.split_once("time=").unwrap().1.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_filter_whose_ifb_is_gone_is_found_and_removed() {
+    in_namespace(|| {
+        let _peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        let before = dump();
+        let holder = hold(state.path());
+        lab::wait_until("the delay holds", || ping_once() > 300.0);
+        kill(holder);
+        for ifb in ifbs() {
+            run("ip", &["link", "del", &ifb]);
+        }
+        let elsewhere = tempfile::tempdir().unwrap();
+        let report = clean(elsewhere.path(), Force::No).unwrap();
+        assert!(report.is_clean() && report.removed.len() == 2, "{report:?}");
+        assert_eq!(dump(), before);
+        assert!(ping_once() < 100.0);
+    });
+}
+
+#[test]
+fn statuses_are_rewritten_on_this_kernel_too() {
+    in_namespace(|| {
+        let state = tempfile::tempdir().unwrap();
+        lab::serve_http("127.0.0.1:8081");
+        lab::serve_http("[::1]:8081");
+        for (address, target) in [("127.0.0.1", "127.0.0.1:8081"), ("::1", "[::1]:8081")] {
+            let kind = FaultKind::HttpStatus { status: 503, share: 0.3 };
+            let mut fault = apply(state.path(), kind, Direction::Egress, edge(Role::Downstream, Some(address), Some(8081)));
+            let hit = Client::connect(target).count("/", 1000, 503);
+            assert!(is_plausible(hit, 1000, 0.3), "{hit} of 1000");
+            let counts = fault.counts().unwrap()[0];
+            assert_eq!((counts.selected, counts.hit), (1000, hit));
+            assert!(fault.remove_blocking().error.is_none());
+        }
+    });
+}
+
+#[test]
+fn an_answer_that_is_sent_again_gets_the_same_status_and_counts_once() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        lab::serve_http("10.9.0.1:8081");
+        let served = edge(Role::Ingress, Some("10.9.0.1"), Some(8081));
+        let on_v0 = |kind, edge: &EdgeSpec| {
+            let mut wanted = spec(kind, Direction::Egress);
+            wanted.interface = Some("v0".to_owned());
+            Plane::new(state.path()).prepare_blocking(&[(wanted, edge.clone())]).unwrap().remove(0).apply_blocking().unwrap()
+        };
+        let mut statuses = on_v0(FaultKind::HttpStatus { status: 503, share: 0.5 }, &served);
+        let mut loss = on_v0(FaultKind::Loss { share: 0.2 }, &served);
+        let before = tcp_retransmissions();
+        let hits =
+            lab::while_renewing(&mut [&mut statuses, &mut loss], || peer.run(|| Client::connect("10.9.0.1:8081").count("/", 100, 503)));
+        assert!(tcp_retransmissions() > before, "nothing was sent twice");
+        let counts = statuses.counts().unwrap()[0];
+        assert_eq!((counts.selected, counts.hit), (100, hits));
+        assert!(statuses.remove_blocking().error.is_none() && loss.remove_blocking().error.is_none());
+    });
+}

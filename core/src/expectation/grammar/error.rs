@@ -1,0 +1,64 @@
+//! What a line can be refused for.
+
+use std::ops::Range;
+
+/// The first thing in a line that is not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct GrammarError {
+    /// What is wrong, in kind.
+    pub kind: GrammarErrorKind,
+    /// Where, in bytes of the line.
+    pub range: Range<usize>,
+    /// What is wrong, in words.
+    pub message: String,
+    /// What to do.
+    pub advice: Option<String>,
+    /// What to put at `range` instead.
+    pub replace: Option<String>,
+}
+
+/// The ways in which a line can be wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GrammarErrorKind {
+    /// A word is missing, or too many.
+    Syntax,
+    /// A metric that does not exist.
+    UnknownMetric,
+    /// An edge or a phase that does not exist.
+    UnknownName,
+    /// A metric or form of a later version.
+    NotInThisVersion,
+    /// A form that this metric does not have, or not on this edge.
+    NotAllowed,
+    /// A value that cannot be read, or has the wrong unit.
+    Value,
+    /// A value that makes no sense.
+    OutOfRange,
+}
+
+impl GrammarError {
+    pub(super) fn new(
+        kind: GrammarErrorKind,
+        range: Range<usize>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            kind,
+            range,
+            message: message.into(),
+            advice: None,
+            replace: None,
+        }
+    }
+
+    pub(super) fn advice(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+
+    pub(super) fn replace(mut self, text: impl Into<String>) -> Self {
+        self.replace = Some(text.into());
+        self
+    }
+}

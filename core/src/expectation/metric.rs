@@ -1,0 +1,237 @@
+//! The table of metrics: how each is called, what its limits look like, and where it applies. A new metric is a new row.
+
+use super::{Metric, RetryBase};
+use crate::edge::Role;
+
+/// One metric, as expectations and guards know it.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// Its name as printed; compared without regard to case, with spaces, hyphens and underscores alike.
+    pub name: &'static str,
+    /// What its limits look like.
+    pub unit: Unit,
+    /// The edges that have it.
+    pub roles: &'static [Role],
+    /// What may follow the name.
+    pub qualifier: Qualifier,
+    /// Whether it can be compared with the baseline (`increase`).
+    pub increase: bool,
+    /// Whether it can be asked to recover, and if so, whether without saying to what.
+    pub recovery: Recovery,
+    /// How the metric is made; `None` if it is not in this version.
+    pub(super) make: Option<fn(Qualified) -> Metric>,
+}
+
+/// What a limit looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// `20%` or `0.2`.
+    Share,
+    /// `1.2x` or `1.2`.
+    Factor,
+    /// `200/s` or `200`.
+    PerSecond,
+    /// `3s`.
+    Time,
+    /// `3`.
+    Count,
+}
+
+/// What may follow a metric's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Qualifier {
+    /// Nothing.
+    None,
+    /// `p50` to `p99.9`, required.
+    Quantile,
+    /// `of all` (the default) or `of first`.
+    Base,
+}
+
+/// Whether a metric can recover.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recovery {
+    /// It cannot.
+    No,
+    /// Back to the baseline, or to a level that the line gives.
+    ToBaseline,
+}
+
+/// A qualifier's value.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Qualified {
+    pub(super) quantile: f64,
+    pub(super) base: RetryBase,
+}
+
+const BOTH: &[Role] = &[Role::Ingress, Role::Downstream];
+const DOWNSTREAM: &[Role] = &[Role::Downstream];
+const INGRESS: &[Role] = &[Role::Ingress];
+
+/// A metric that cannot recover, takes no `increase` and no qualifier: most of them.
+const fn row(
+    name: &'static str,
+    unit: Unit,
+    roles: &'static [Role],
+    make: Option<fn(Qualified) -> Metric>,
+) -> Row {
+    Row {
+        name,
+        unit,
+        roles,
+        qualifier: Qualifier::None,
+        increase: false,
+        recovery: Recovery::No,
+        make,
+    }
+}
+
+/// A metric of a later version.
+const fn later(name: &'static str, unit: Unit, roles: &'static [Role]) -> Row {
+    row(name, unit, roles, None)
+}
+
+/// Every metric, those of later versions included.
+pub const METRICS: [Row; 25] = [
+    Row {
+        increase: true,
+        ..row(
+            "downstream QPS",
+            Unit::PerSecond,
+            DOWNSTREAM,
+            Some(|_| Metric::DownstreamQps),
+        )
+    },
+    Row {
+        increase: true,
+        ..row(
+            "ingress QPS",
+            Unit::PerSecond,
+            INGRESS,
+            Some(|_| Metric::IngressQps),
+        )
+    },
+    row(
+        "amplification",
+        Unit::Factor,
+        DOWNSTREAM,
+        Some(|_| Metric::Amplification),
+    ),
+    Row {
+        qualifier: Qualifier::Base,
+        recovery: Recovery::ToBaseline,
+        ..row(
+            "retry ratio",
+            Unit::Share,
+            BOTH,
+            Some(|with| Metric::RetryRatio { of: with.base }),
+        )
+    },
+    row(
+        "success ratio",
+        Unit::Share,
+        BOTH,
+        Some(|_| Metric::SuccessRatio),
+    ),
+    Row {
+        qualifier: Qualifier::Quantile,
+        ..row(
+            "failure latency",
+            Unit::Time,
+            BOTH,
+            Some(|with| Metric::FailureLatency {
+                quantile: with.quantile,
+            }),
+        )
+    },
+    Row {
+        qualifier: Qualifier::Quantile,
+        ..later("latency", Unit::Time, BOTH)
+    },
+    later("goodput", Unit::PerSecond, BOTH),
+    later("explicit failure ratio", Unit::Share, BOTH),
+    later("attempts max", Unit::Count, DOWNSTREAM),
+    later("layers retrying", Unit::Count, DOWNSTREAM),
+    later("cost per success", Unit::Factor, DOWNSTREAM),
+    later("non idempotent retries", Unit::Count, DOWNSTREAM),
+    later("nonretryable retries", Unit::Count, DOWNSTREAM),
+    later("retry after violations", Unit::Count, DOWNSTREAM),
+    later("backoff jitter", Unit::Factor, DOWNSTREAM),
+    later("retry peak to mean", Unit::Factor, DOWNSTREAM),
+    later("late starts", Unit::Count, BOTH),
+    later("orphan work", Unit::Time, BOTH),
+    later("connections", Unit::Count, BOTH),
+    later("connections opened", Unit::Count, BOTH),
+    later("connect failures", Unit::Count, BOTH),
+    later("retransmit ratio", Unit::Share, BOTH),
+    later("metastable", Unit::Count, BOTH),
+    later("recovery windows", Unit::Count, BOTH),
+];
+
+impl Unit {
+    /// What it is, with an article.
+    pub(super) const fn noun(self) -> &'static str {
+        match self {
+            Self::Share => "a share",
+            Self::Factor => "a factor",
+            Self::PerSecond => "a rate",
+            Self::Time => "a time",
+            Self::Count => "a count",
+        }
+    }
+}
+
+impl Row {
+    /// Whether this version can measure it.
+    #[must_use]
+    pub const fn is_in_this_version(&self) -> bool {
+        self.make.is_some()
+    }
+
+    /// An example of a limit.
+    #[must_use]
+    pub const fn example(&self) -> &'static str {
+        match self.unit {
+            Unit::Share => "20%",
+            Unit::Factor => "1.2",
+            Unit::PerSecond => "200/s",
+            Unit::Time => "3s",
+            Unit::Count => "3",
+        }
+    }
+
+    /// The row of a metric.
+    #[must_use]
+    pub fn of(metric: Metric) -> &'static Self {
+        let name = match metric {
+            Metric::DownstreamQps => "downstream QPS",
+            Metric::IngressQps => "ingress QPS",
+            Metric::Amplification => "amplification",
+            Metric::RetryRatio { .. } => "retry ratio",
+            Metric::SuccessRatio => "success ratio",
+            Metric::FailureLatency { .. } => "failure latency",
+        };
+        METRICS
+            .iter()
+            .find(|row| row.name == name)
+            .unwrap_or(&METRICS[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_of_this_version_finds_its_row() {
+        for row in METRICS.iter().filter(|row| row.is_in_this_version()) {
+            let metric = row.make.map(|make| {
+                make(Qualified {
+                    quantile: 0.5,
+                    base: RetryBase::All,
+                })
+            });
+            assert_eq!(metric.map(|metric| Row::of(metric).name), Some(row.name));
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Limits: what may stand behind a comparison, by the metric's unit.
+
+use super::metric::Unit;
+use crate::units::{self, UnitError, UnitErrorKind, duration, rate, share};
+
+/// Reads a limit in the metric's unit: shares from 0 to 1, times in seconds.
+pub(super) fn parse(text: &str, unit: Unit) -> Result<f64, UnitError> {
+    let refuse = |kind, write: String| Err(UnitError::new(text, kind, vec![write]));
+    match unit {
+        Unit::Share => match plain(text) {
+            // `success ratio >= 60` means 60%, yet nobody should have to guess.
+            Some(value) if value > 1.0 => refuse(UnitErrorKind::NoUnit, format!("{text}%")),
+            Some(value) => Ok(value),
+            None => share::parse(text),
+        },
+        Unit::Factor => match plain(text.strip_suffix('x').unwrap_or(text)) {
+            Some(value) => Ok(value),
+            None => match share::parse_any(text) {
+                Ok(share) => refuse(UnitErrorKind::UnknownUnit, factor(share)),
+                Err(error) if error.kind == UnitErrorKind::UnknownUnit => {
+                    refuse(error.kind, format!("{}x", digits(text)))
+                }
+                Err(error) => refuse(error.kind, "1.2".to_owned()),
+            },
+        },
+        Unit::PerSecond => match plain(text) {
+            Some(value) => Ok(value),
+            None => rate::parse(text),
+        },
+        Unit::Time => duration::parse(text).map(|time| time.as_secs_f64()),
+        Unit::Count => match plain(text) {
+            Some(value) => Ok(value),
+            None => refuse(
+                UnitErrorKind::UnknownUnit,
+                if digits(text).is_empty() {
+                    "3".into()
+                } else {
+                    digits(text)
+                },
+            ),
+        },
+    }
+}
+
+/// Reads the limit of an increase against the baseline: `20%` is a fifth more.
+pub(super) fn parse_increase(text: &str) -> Result<f64, UnitError> {
+    let refuse = |kind, write: String| Err(UnitError::new(text, kind, vec![write]));
+    match plain(text) {
+        Some(value) if value > 1.0 => refuse(UnitErrorKind::NoUnit, format!("{text}%")),
+        Some(value) => Ok(value),
+        None => match text.strip_suffix('x').and_then(plain) {
+            // 1.2 times as much is an increase by 20%; below one it is none.
+            Some(times) if times >= 1.0 => refuse(
+                UnitErrorKind::UnknownUnit,
+                share::print(((times - 1.0) * 1e9).round() / 1e9),
+            ),
+            _ => share::parse_any(text),
+        },
+    }
+}
+
+/// Writes a limit so that it reads back as the same number.
+pub(super) fn print(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Share => share::print(value),
+        Unit::Factor => format!("{}x", units::Plain(value)),
+        Unit::PerSecond => rate::print(value),
+        Unit::Time => {
+            duration::print(std::time::Duration::try_from_secs_f64(value).unwrap_or_default())
+        }
+        Unit::Count => units::Plain(value).to_string(),
+    }
+}
+
+/// A number without a unit.
+fn plain(text: &str) -> Option<f64> {
+    // Through the rate parser, which reads decimals exactly and nothing else.
+    text.starts_with(|c: char| c.is_ascii_digit())
+        .then(|| rate::parse(&format!("{text}/s")).ok())
+        .flatten()
+}
+
+fn digits(text: &str) -> String {
+    text.chars()
+        .take_while(|c| c.is_ascii_digit() || *c == '.')
+        .collect()
+}
+
+fn factor(share: f64) -> String {
+    format!("{}x", units::Plain(share))
+}

@@ -1,0 +1,37 @@
+//! The questions that come before any number, and may overrule it: was it measured right, and was anything tested?
+
+use crate::expectation::Metric;
+use crate::judge::health::{self, Basis};
+use crate::judge::{Evidence, Verdict, effect};
+use crate::window::{PhaseName, Window};
+
+/// The verdict and the reason that remain of those given.
+pub(crate) fn overrule(
+    metric: Metric,
+    phase: PhaseName,
+    used: &[&Window],
+    evidence: &Evidence<'_>,
+    verdict: Verdict,
+    reason: Option<String>,
+) -> (Verdict, Option<String>) {
+    let basis = match metric {
+        Metric::DownstreamQps | Metric::IngressQps | Metric::Amplification => Basis::Counts,
+        Metric::RetryRatio { .. } | Metric::SuccessRatio | Metric::FailureLatency { .. } => Basis::Events,
+    };
+    if let Some(broken) = health::broken(phase, basis, used, evidence) {
+        return (Verdict::Invalid, Some(broken));
+    }
+    let doubts = [
+        (Verdict::Invalid, health::overloaded(evidence.load)),
+        (Verdict::Vacuous, if phase == PhaseName::Baseline { None } else { effect::untested(metric, evidence) }),
+    ];
+    let Some((doubted, doubt)) = doubts.into_iter().find_map(|(verdict, doubt)| Some((verdict, doubt?))) else {
+        return (verdict, reason);
+    };
+    if verdict == Verdict::Fail {
+        // A limit that was broken is broken, whatever else went wrong.
+        let reason = reason.map_or_else(|| doubt.clone(), |reason| format!("{reason}; and {doubt}"));
+        return (Verdict::Fail, Some(reason));
+    }
+    (doubted, Some(doubt))
+}

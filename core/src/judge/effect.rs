@@ -1,0 +1,137 @@
+//! Whether the fault did anything that the service could feel: a drill without effect tests nothing.
+//!
+//! A rewritten status is a failure by itself, so one hit suffices. A dropped or delayed packet is not: TCP sends it
+//! again, and thirty percent loss under a three-second timeout leaves retries with nothing to do. So a packet fault must
+//! show in the requests of the edge that it is aimed at, or in those that come in.
+
+use crate::edge::Role;
+use crate::expectation::{Metric, RetryBase};
+use crate::fault::{FaultKind, FaultOutcome};
+use crate::judge::sample::Share;
+use crate::judge::{ALPHA, Evidence, measure, windows};
+use crate::stats::quotient::{self, Estimate};
+use crate::stats::{Interval, Tails, quantile};
+use crate::window::{PhaseName, Window};
+
+/// By how many points more requests must fail, be retried or be slow than in the baseline.
+const LEAST_CHANGE: f64 = 0.05;
+
+/// How far a fault came, from nothing to what retries answer to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Effect {
+    /// The kernel hit nothing.
+    Missed,
+    /// Packets were hit, and no request changed.
+    Unfelt,
+    /// Requests became slower.
+    Slowed,
+    /// Requests failed or were retried.
+    Failed,
+}
+
+/// How far `fault` came.
+pub(crate) fn of(fault: &FaultOutcome, evidence: &Evidence<'_>) -> Effect {
+    if fault.counts.hit == 0 {
+        return Effect::Missed;
+    }
+    if matches!(fault.spec.kind, FaultKind::HttpStatus { .. }) {
+        return Effect::Failed;
+    }
+    let during = windows::of_phase(evidence, PhaseName::Fault);
+    let baseline = windows::of_phase(evidence, PhaseName::Baseline);
+    let felt = (0..evidence.edges.len())
+        .filter(|&edge| evidence.edges[edge].name == fault.spec.to || evidence.edges[edge].role == Role::Ingress)
+        .map(|edge| {
+            let failed = rose(measure::failed_share(edge, &during), measure::failed_share(edge, &baseline));
+            let retried = rose(measure::retry_share(edge, &during, RetryBase::All), measure::retry_share(edge, &baseline, RetryBase::All));
+            if failed || retried {
+                Effect::Failed
+            } else if slowed(edge, &during, &baseline) {
+                Effect::Slowed
+            } else {
+                Effect::Unfelt
+            }
+        })
+        .max();
+    felt.unwrap_or(Effect::Unfelt)
+}
+
+/// Whether the share rose by more than [`LEAST_CHANGE`], and not by chance.
+///
+/// A baseline without requests counts as one without failures.
+fn rose(during: Option<Share>, baseline: Option<Share>) -> bool {
+    let tails = Tails::each(ALPHA);
+    let Some(during) = during.map(|share| share.estimate(tails, 1.0)) else {
+        return false;
+    };
+    let baseline = baseline.map_or(NOTHING, |share| share.estimate(tails, 1.0));
+    during.value - baseline.value > LEAST_CHANGE && quotient::difference_at_least(during, baseline) > 0.0
+}
+
+const NOTHING: Estimate = Estimate { value: 0.0, interval: Interval { lo: 0.0, hi: 0.0 } };
+
+/// Whether more answers than before took longer than the baseline's 99th percentile.
+fn slowed(edge: usize, during: &[&Window], baseline: &[&Window]) -> bool {
+    let before = measure::answer_times(edge, baseline);
+    let Some(usual) = quantile::estimate(&before, 0.99, Tails::each(ALPHA)) else {
+        return false;
+    };
+    let slower = |times: &[u64]| {
+        let slow = times.iter().filter(|time| **time > usual.value).count();
+        (!times.is_empty()).then(|| Share::of_all(slow as u64, times.len() as u64))
+    };
+    rose(slower(&measure::answer_times(edge, during)), slower(&before))
+}
+
+/// Why an expectation on `metric` was not tested; `None` if at least one fault reached what it is about.
+pub(crate) fn untested(metric: Metric, evidence: &Evidence<'_>) -> Option<String> {
+    if evidence.faults.is_empty() {
+        return None;
+    }
+    let mut reasons = Vec::new();
+    for fault in evidence.faults {
+        let effect = of(fault, evidence);
+        if effect >= needed(metric, &fault.spec.kind) {
+            return None;
+        }
+        reasons.push(reason(fault, effect));
+    }
+    Some(format!("nothing was tested: {}", reasons.join("; ")))
+}
+
+/// What a fault must reach to test the metric. Retries answer to failures; a delay is meant to slow, so slowness is
+/// enough for it.
+const fn needed(metric: Metric, kind: &FaultKind) -> Effect {
+    match (metric, kind) {
+        (Metric::SuccessRatio | Metric::FailureLatency { .. } | Metric::IngressQps, _) | (_, FaultKind::Delay { .. }) => Effect::Slowed,
+        _ => Effect::Failed,
+    }
+}
+
+fn reason(fault: &FaultOutcome, effect: Effect) -> String {
+    let kind = fault.spec.kind.as_str();
+    let to = &fault.spec.to;
+    let things = match fault.spec.kind {
+        FaultKind::HttpStatus { .. } => "answers",
+        FaultKind::Loss { .. } | FaultKind::Delay { .. } => "packets",
+    };
+    let (hit, selected) = (fault.counts.hit, fault.counts.selected);
+    match effect {
+        Effect::Missed if selected == 0 => format!(
+            "{kind} to {to} saw none of its {things}; the traffic took another way, was on connections that it does not \
+             select, or another tc program came first"
+        ),
+        Effect::Missed => {
+            format!("{kind} to {to} hit none of the {selected} {things} that it selected")
+        }
+        Effect::Unfelt => format!(
+            "{kind} to {to} hit {hit} of {selected} {things}, but no more than {} points of the requests failed, were \
+             retried or became slow",
+            LEAST_CHANGE * 100.0
+        ),
+        Effect::Slowed | Effect::Failed => format!(
+            "{kind} to {to} hit {hit} of {selected} {things} and made requests slower, but none was given up or failed, \
+             so that there was nothing to retry: use a shorter client timeout or a stronger fault"
+        ),
+    }
+}

@@ -1,0 +1,111 @@
+//! `in every window`: each window on its own, without crying wolf because there are many.
+//!
+//! A window is called broken by Holm's step-down procedure over the windows (S. Holm, Scandinavian Journal of Statistics
+//! 6 (1979)), so that the chance of a single false call stays at [`ALPHA`] however many windows there are. All windows
+//! are good only if each is shown to be so at [`ALPHA`]: an intersection-union test (R. L. Berger, Technometrics 24
+//! (1982)), which needs no correction.
+
+use crate::expectation::Metric;
+use crate::judge::limit::{Limit, Outcome};
+use crate::judge::measure::{Gap, Scene};
+use crate::judge::sample::Sample;
+use crate::judge::wording::quantity;
+use crate::judge::{ALPHA, FEWEST_ATTEMPTS, Verdict, measure};
+use crate::stats::Tails;
+use crate::window::Window;
+
+/// Judges each of the scene's windows; the outcome's numbers are those of the worst.
+pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
+    if scene.judged.is_empty() {
+        return limit.judge_gap(Gap::NoWindow(scene.phase));
+    }
+    if let Some(gap) = measure::silence(scene) {
+        return limit.judge_gap(gap);
+    }
+    let mut samples: Vec<(u32, Sample)> = Vec::new();
+    let mut gap = None;
+    for group in groups(limit.metric, scene) {
+        match limit.sample(Scene { judged: group, ..scene }) {
+            Ok(sample) => samples.extend(group.first().map(|window| (window.epoch, sample))),
+            // A window without a failure, or without a request between busy ones, breaks nothing.
+            Err(found) => gap = Some(found),
+        }
+    }
+    let Some((epoch, worst)) = worst(limit, &samples) else {
+        return limit.judge_gap(gap.unwrap_or(Gap::NoTraffic(scene.phase)));
+    };
+    let level = ALPHA / samples.len() as f64;
+    let observed = limit.observed(worst);
+    let tails = Tails::each(level);
+    let outcome = |verdict, reason| Outcome { verdict, observed: Some(observed), interval: Some(limit.interval(worst, tails)), reason };
+    let broken = broken(limit, &samples);
+    if broken > 0 {
+        return outcome(
+            Verdict::Fail,
+            Some(format!(
+                "{broken} of {} windows break the limit of {}; the worst is window {epoch} with {}",
+                samples.len(),
+                quantity(limit.value, limit.unit()),
+                quantity(observed, limit.unit()),
+            )),
+        );
+    }
+    let open = samples.iter().filter(|(_, sample)| limit.holds(sample, ALPHA, 1.0) != Some(true)).count();
+    if open > 0 {
+        let reason = format!(
+            "{open} of {} windows cannot be told from the limit of {}; the worst is window {epoch} with {} ({}): \
+             longer windows or more traffic would tell",
+            samples.len(),
+            quantity(limit.value, limit.unit()),
+            quantity(observed, limit.unit()),
+            limit.spelled(limit.interval(worst, tails)),
+        );
+        return outcome(Verdict::Inconclusive, Some(reason));
+    }
+    outcome(Verdict::Pass, None)
+}
+
+/// The windows, neighbours joined until a ratio has enough attempts to mean something. A rate needs none: it is about
+/// how many there are.
+fn groups<'a>(metric: Metric, scene: Scene<'a>) -> Vec<&'a [&'a Window]> {
+    let fewest = match metric {
+        Metric::DownstreamQps | Metric::IngressQps | Metric::FailureLatency { .. } => 0,
+        Metric::Amplification | Metric::RetryRatio { .. } | Metric::SuccessRatio => FEWEST_ATTEMPTS,
+    };
+    let windows = scene.judged;
+    let mut starts = vec![];
+    let mut start = 0;
+    for end in 1..=windows.len() {
+        if measure::attempts(scene.edge, &windows[start..end]) >= fewest {
+            starts.push(start);
+            start = end;
+        }
+    }
+    if starts.is_empty() {
+        return vec![windows];
+    }
+    // What is left at the end joins the last group.
+    let ends = starts.iter().copied().skip(1).chain([windows.len()]);
+    starts.iter().zip(ends).map(|(&start, end)| &windows[start..end]).collect()
+}
+
+fn worst(limit: Limit, samples: &[(u32, Sample)]) -> Option<(u32, &Sample)> {
+    samples
+        .iter()
+        .map(|(epoch, sample)| (*epoch, sample))
+        .max_by(|a, b| limit.excess(limit.observed(a.1)).total_cmp(&limit.excess(limit.observed(b.1))))
+}
+
+/// How many windows Holm's procedure calls broken.
+fn broken(limit: Limit, samples: &[(u32, Sample)]) -> usize {
+    let mut rejected = 0;
+    while rejected < samples.len() {
+        let level = ALPHA / (samples.len() - rejected) as f64;
+        let failing = samples.iter().filter(|(_, sample)| limit.holds(sample, level, 1.0) == Some(false)).count();
+        if failing <= rejected {
+            break;
+        }
+        rejected += 1;
+    }
+    rejected
+}

@@ -1,0 +1,202 @@
+//! The data behind one number of a verdict: its estimate, and its interval at any level and for any amount of data.
+
+use crate::expectation::{Op, RetryBase};
+use crate::stats::amplification::{self, Pair};
+use crate::stats::quotient::{self, Estimate};
+use crate::stats::rate_ratio::{self, Tally};
+use crate::stats::{Interval, Tails, beta, poisson, proportion, quantile};
+
+/// What was observed, in the form that its exact interval needs. No variant is empty: [`super::measure`] sees to it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Sample {
+    /// Events over seconds; counts are divided by `phi` for over-dispersion.
+    Rate { tally: Tally, phi: f64 },
+    /// A rate over the baseline's.
+    RateRatio { judged: Tally, base: Tally, phi: f64 },
+    /// A share of requests.
+    Share(Share),
+    /// A share over the baseline's.
+    ShareRatio { judged: Share, base: Share },
+    /// Attempts per ingress request, over the same in the baseline.
+    Amplification { judged: Vec<Pair>, baseline: Vec<Pair> },
+    /// A quantile of times in nanoseconds, ascending; in seconds.
+    Latency { sorted: Vec<u64>, quantile: f64 },
+    /// A quantile over the baseline's.
+    LatencyRatio { judged: Vec<u64>, base: Vec<u64>, quantile: f64 },
+}
+
+/// `hits` of `of` requests, of which `unknown` had no outcome.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Share {
+    pub(crate) hits: f64,
+    pub(crate) of: f64,
+    pub(crate) unknown: f64,
+    /// `First` turns the share of all into hits over the rest.
+    pub(crate) base: RetryBase,
+}
+
+impl Share {
+    /// `hits` of `of`, each with an outcome.
+    pub(crate) fn of_all(hits: u64, of: u64) -> Self {
+        Self { hits: hits as f64, of: of as f64, unknown: 0.0, base: RetryBase::All }
+    }
+
+    pub(crate) fn estimate(self, tails: Tails, more: f64) -> Estimate {
+        let (hits, of, unknown) = (self.hits * more, self.of * more, self.unknown * more);
+        // A request without an outcome counts as a miss for the lower end and as a hit for the upper.
+        let shares =
+            Interval { lo: proportion::interval(hits, of, tails).lo, hi: proportion::interval((hits + unknown).min(of), of, tails).hi };
+        Estimate {
+            value: self.scaled(hits / (of - unknown)),
+            interval: Interval { lo: self.scaled(shares.lo), hi: self.scaled(shares.hi) },
+        }
+    }
+
+    fn scaled(self, share: f64) -> f64 {
+        match self.base {
+            RetryBase::All => share,
+            RetryBase::First if share >= 1.0 => f64::INFINITY,
+            RetryBase::First => share / (1.0 - share),
+        }
+    }
+
+    /// The share of all that a value in this share's denominator is.
+    fn unscaled(self, value: f64) -> f64 {
+        match self.base {
+            RetryBase::All => value,
+            RetryBase::First => value / (1.0 + value),
+        }
+    }
+}
+
+impl Sample {
+    /// The estimate.
+    pub(crate) fn value(&self) -> f64 {
+        match self {
+            Self::Rate { tally, .. } => tally.rate(),
+            Self::RateRatio { judged, base, .. } => judged.rate() / base.rate(),
+            Self::Share(share) => share.estimate(Tails::each(0.05), 1.0).value,
+            Self::ShareRatio { judged, base } => {
+                let at = |share: &Share| share.estimate(Tails::each(0.05), 1.0).value;
+                at(judged) / at(base)
+            }
+            Self::Amplification { judged, baseline } => amplification::normalised(judged, baseline).unwrap_or(f64::NAN),
+            Self::Latency { sorted, quantile } => seconds_at(sorted, *quantile),
+            Self::LatencyRatio { judged, base, quantile } => seconds_at(judged, *quantile) / seconds_at(base, *quantile),
+        }
+    }
+
+    /// The interval with `tails` at its ends if there were `more` times as much of the same data.
+    pub(crate) fn interval(&self, tails: Tails, more: f64) -> Interval {
+        match self {
+            Self::Rate { tally, phi } => {
+                let counts = poisson::interval(tally.count * more / phi, tails);
+                let unit = phi / (tally.exposure * more);
+                Interval { lo: counts.lo * unit, hi: counts.hi * unit }
+            }
+            Self::RateRatio { judged, base, phi } => rate_ratio::interval(scaled(*judged, more, *phi), scaled(*base, more, *phi), tails),
+            Self::Share(share) => share.estimate(tails, more).interval,
+            Self::ShareRatio { judged, base } => quotient::interval(judged.estimate(tails, more), base.estimate(tails, more)),
+            Self::Amplification { judged, baseline } => amplification::interval(judged, baseline, tails, more).unwrap_or(UNKNOWN),
+            Self::Latency { sorted, quantile } => seconds(sorted, *quantile, tails, more).interval,
+            Self::LatencyRatio { judged, base, quantile } => {
+                quotient::interval(seconds(judged, *quantile, tails, more), seconds(base, *quantile, tails, more))
+            }
+        }
+    }
+
+    /// Whether the truth is shown to be at most `limit`, with error probability `alpha`: the interval's `hi` ≤ `limit`.
+    ///
+    /// The exact tests are asked directly where there is one: that is as good, and much cheaper than inverting them.
+    pub(crate) fn is_shown_at_most(&self, limit: f64, alpha: f64, more: f64) -> bool {
+        match self {
+            Self::Rate { tally, phi } => {
+                let mean = limit * tally.exposure * more / phi;
+                poisson::at_most(tally.count * more / phi, mean) <= alpha
+            }
+            Self::RateRatio { judged, base, phi } => {
+                rate_ratio::p_below(scaled(*judged, more, *phi), scaled(*base, more, *phi), limit) <= alpha
+            }
+            Self::Share(share) => {
+                let hits = (share.hits + share.unknown).min(share.of);
+                let limit = share.unscaled(limit);
+                limit >= 1.0 || beta::binomial_at_most(hits * more, share.of * more, limit) <= alpha
+            }
+            _ => self.interval(Tails::each(alpha), more).hi <= limit,
+        }
+    }
+
+    /// Whether the truth is shown to be at least `limit`, with error probability `alpha`: the interval's `lo` ≥ `limit`.
+    pub(crate) fn is_shown_at_least(&self, limit: f64, alpha: f64, more: f64) -> bool {
+        if limit <= 0.0 {
+            // No metric is below zero.
+            return true;
+        }
+        match self {
+            Self::Rate { tally, phi } => {
+                let mean = limit * tally.exposure * more / phi;
+                poisson::at_least(tally.count * more / phi, mean) <= alpha
+            }
+            Self::RateRatio { judged, base, phi } => {
+                rate_ratio::p_above(scaled(*judged, more, *phi), scaled(*base, more, *phi), limit) <= alpha
+            }
+            Self::Share(share) => {
+                let limit = share.unscaled(limit);
+                limit < 1.0 && beta::binomial_at_least(share.hits * more, share.of * more, limit) <= alpha
+            }
+            _ => self.interval(Tails::each(alpha), more).lo >= limit,
+        }
+    }
+
+    /// How many requests (for latencies, failed ones) the sample rests on, all phases together.
+    pub(crate) fn requests(&self) -> f64 {
+        match self {
+            Self::Rate { tally, .. } => tally.count,
+            Self::RateRatio { judged, base, .. } => judged.count + base.count,
+            Self::Share(share) => share.of,
+            Self::ShareRatio { judged, base } => judged.of + base.of,
+            Self::Amplification { judged, baseline } => judged.iter().chain(baseline).map(|pair| pair.ingress).sum(),
+            Self::Latency { sorted, .. } => sorted.len() as f64,
+            Self::LatencyRatio { judged, base, .. } => (judged.len() + base.len()) as f64,
+        }
+    }
+
+    /// Whether a demand lies at the very end of what is possible, as "success ratio ≥ 100%" does.
+    ///
+    /// No amount of traffic proves such a demand of what was not seen, so it is one on the requests that were.
+    pub(crate) fn is_demand_on_each(&self, op: Op, limit: f64) -> bool {
+        let highest = match self {
+            Self::Share(share) if share.base == RetryBase::All => 1.0,
+            _ => f64::INFINITY,
+        };
+        match op {
+            Op::Less | Op::AtMost => limit <= 0.0,
+            Op::Greater | Op::AtLeast => limit >= highest,
+        }
+    }
+}
+
+/// `more` times the tally, its count divided by the dispersion.
+fn scaled(tally: Tally, more: f64, phi: f64) -> Tally {
+    Tally { count: tally.count * more / phi, exposure: tally.exposure * more }
+}
+
+const UNKNOWN: Interval = Interval { lo: 0.0, hi: f64::INFINITY };
+
+/// The quantile of `sorted` nanoseconds, in seconds.
+fn seconds_at(sorted: &[u64], q: f64) -> f64 {
+    let index = quantile::rank(sorted.len(), q).saturating_sub(1);
+    sorted.get(index).map_or(f64::NAN, |ns| *ns as f64 / 1e9)
+}
+
+fn seconds(sorted: &[u64], q: f64, tails: Tails, more: f64) -> Estimate {
+    let imagined = scaled_length(sorted.len(), more);
+    let ranks = quantile::bound_ranks(imagined, q, tails);
+    let at = |rank: usize| seconds_at(sorted, rank as f64 / imagined as f64);
+    Estimate { value: seconds_at(sorted, q), interval: Interval { lo: ranks.0.map_or(0.0, at), hi: ranks.1.map_or(f64::INFINITY, at) } }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates, and both factors are positive")]
+fn scaled_length(length: usize, more: f64) -> usize {
+    (length as f64 * more).round() as usize
+}

@@ -1,0 +1,155 @@
+//! What overrules a number: lost data, an unhealthy load, a fault without effect; and the hidden outage.
+
+use super::*;
+use crate::judge::Verdict::{self, Fail, Inconclusive, Invalid, Pass, Vacuous};
+use crate::judge::{drill_verdict, is_effective};
+
+fn check(name: &str, drill: &Drill, expectation: &Expectation, verdict: Verdict, reason: &str) {
+    let got = drill.judge(expectation);
+    assert_eq!(got.verdict, verdict, "{name}: {got:?}");
+    assert!(got.reason.as_deref().unwrap_or("").contains(reason), "{name}: {got:?}");
+}
+
+fn retry_at_most(value: f64) -> Expectation {
+    limit(Some("db"), RETRY_RATIO, Op::AtMost, value)
+}
+
+#[test]
+fn lost_events_spoil_only_what_is_made_of_events() {
+    let mut drill = Drill::usual(seen(100), seen(100));
+    drill.windows[8].events_lost = 1;
+    check("events", &drill, &retry_at_most(0.1), Invalid, "1 event was lost in window 8");
+    check("counts", &drill, &qps_increase_at_most(0.2), Pass, "");
+    let elsewhere = during(retry_at_most(0.1), PhaseName::Baseline);
+    check("another phase", &drill, &elsewhere, Pass, "");
+    // One in two thousand requests is within a thousandth.
+    let mut busy = Drill::usual(seen(1900), seen(1900));
+    busy.windows[8].events_lost = 2;
+    check("few of many", &busy, &retry_at_most(0.1), Pass, "");
+}
+
+#[test]
+fn an_unhealthy_load_passes_nothing_and_excuses_nothing() {
+    let healthy = LoadHealth { lag_p99_ns: 2_000_000, scheduled: 600, sent: 600, local_errors: 0 };
+    let with = |load| {
+        let mut drill = Drill::usual(seen(100), seen(100));
+        drill.load = Some(load);
+        drill
+    };
+    check("healthy", &with(healthy), &retry_at_most(0.1), Pass, "");
+    let late = LoadHealth { lag_p99_ns: 23_000_000, ..healthy };
+    check("late", &with(late), &retry_at_most(0.1), Invalid, "p99 23.0 ms, at most 10 ms");
+    let short = LoadHealth { sent: 590, ..healthy };
+    check("short", &with(short), &retry_at_most(0.1), Invalid, "sent 590 of 600 requests");
+    let clogged = LoadHealth { local_errors: 3, ..healthy };
+    check("clogged", &with(clogged), &retry_at_most(0.1), Invalid, "3 connection errors of its own");
+    let mut storm = Drill::usual(seen(300).retries(200), seen(100));
+    storm.load = Some(late);
+    check("storm", &storm, &retry_at_most(0.1), Fail, "and the load generator started requests late");
+}
+
+#[test]
+fn an_unconfirmed_fault_is_invalid() {
+    let mut drill = Drill::usual(seen(300).retries(200), seen(100));
+    drill.faults[0].removed_ns = None;
+    check("removal", &drill, &retry_at_most(0.1), Invalid, "the removal of http_status to db was not confirmed");
+    check("baseline", &drill, &during(retry_at_most(0.1), PhaseName::Baseline), Pass, "");
+    drill.faults[0].removed_ns = Some(1);
+    drill.faults[0].applied_ns = 0;
+    check("begin", &drill, &retry_at_most(0.1), Invalid, "was not confirmed");
+}
+
+#[test]
+fn a_fault_that_hit_nothing_tested_nothing() {
+    let mut drill = Drill::usual(seen(100), seen(100));
+    drill.faults = vec![http_status(0, 0)];
+    check("blind", &drill, &retry_at_most(0.1), Vacuous, "saw none of its answers");
+    check("blind", &drill, &qps_increase_at_most(0.2), Vacuous, "another tc program");
+    drill.faults = vec![http_status(312, 0)];
+    check("no hit", &drill, &retry_at_most(0.1), Vacuous, "hit none of the 312 answers");
+    check("before it", &drill, &during(retry_at_most(0.1), PhaseName::Baseline), Pass, "");
+    let p99 = limit(Some("db"), Metric::FailureLatency { quantile: 0.99 }, Op::AtMost, 3.0);
+    check("no failure", &drill, &p99, Vacuous, "nothing was tested");
+    drill.faults = vec![http_status(312, 90)];
+    check("hit", &drill, &retry_at_most(0.1), Pass, "");
+    drill.faults = vec![http_status(0, 0), http_status(312, 90)];
+    check("one of two", &drill, &retry_at_most(0.1), Pass, "");
+    let mut storm = Drill::usual(seen(300).retries(200), seen(100));
+    storm.faults = vec![http_status(0, 0)];
+    check("a limit that is broken", &storm, &retry_at_most(0.1), Fail, "and nothing was tested");
+}
+
+#[test]
+fn thirty_percent_loss_under_a_long_timeout_tests_no_retry() {
+    // What 30% loss does on kept-alive connections with 3 s timeouts: slower answers, hardly a failure, no retry.
+    let calm = seen(1000);
+    let mut drill =
+        Drill::new().windows(PhaseName::Baseline, 6, calm, calm).windows(PhaseName::Fault, 6, calm, calm.failures(3).latency(220));
+    drill.faults = vec![loss(26_182, 8_348)];
+    check("amplification", &drill, &limit(Some("db"), Metric::Amplification, Op::AtMost, 1.2), Vacuous, "nothing to retry");
+    check("increase", &drill, &qps_increase_at_most(0.2), Vacuous, "shorter client timeout");
+    // Whether the service survived the slowness was tested all the same.
+    check("success", &drill, &limit(Some("db"), Metric::SuccessRatio, Op::AtLeast, 0.95), Pass, "");
+    // With fresh connections and half a second, a third fails.
+    let mut felt =
+        Drill::new().windows(PhaseName::Baseline, 6, calm, calm).windows(PhaseName::Fault, 6, calm, seen(1430).failures(430).retries(430));
+    felt.faults = vec![loss(26_182, 8_348)];
+    check("felt", &felt, &qps_increase_at_most(0.2), Fail, "43% is above");
+    let phases = felt.phases();
+    let evidence = |drill: &Drill| {
+        is_effective(
+            &drill.faults[0],
+            &Evidence { edges: &drill.edges, phases: &phases, windows: &drill.windows, faults: &drill.faults, load: None },
+        )
+    };
+    assert!(evidence(&felt));
+    let mut unfelt = Drill::usual(calm, calm);
+    unfelt.faults = vec![loss(10_000, 3_000)];
+    assert!(!evidence(&unfelt));
+    check("unfelt", &unfelt, &limit(Some("db"), Metric::SuccessRatio, Op::AtLeast, 0.95), Vacuous, "no more than 5 points");
+}
+
+#[test]
+fn a_delay_is_meant_to_slow() {
+    let calm = seen(100);
+    let mut drill = Drill::new().windows(PhaseName::Baseline, 6, calm, calm).windows(PhaseName::Fault, 6, calm, calm.latency(105));
+    drill.faults = vec![delay(1200, 1200)];
+    check("felt", &drill, &qps_increase_at_most(0.2), Pass, "");
+    let mut unfelt = Drill::usual(calm, calm);
+    unfelt.faults = vec![delay(1200, 1200)];
+    check("unfelt", &unfelt, &qps_increase_at_most(0.2), Vacuous, "delay to db hit 1200 of 1200 packets");
+}
+
+#[test]
+fn an_outage_without_amplification_is_called_out() {
+    // A gateway ejects its upstreams: nine calls for twenty requests, all others answered with 502 by itself.
+    let calm = seen(100);
+    let drill =
+        Drill::new().windows(PhaseName::Baseline, 6, calm, calm).windows(PhaseName::Fault, 6, calm.failures(95), seen(45).failures(45));
+    for expectation in [
+        qps_increase_at_most(0.2),
+        limit(Some("db"), Metric::Amplification, Op::AtMost, 1.2),
+        limit(None, Metric::DownstreamQps, Op::AtMost, 50.0),
+    ] {
+        check("ejected", &drill, &expectation, Pass, "95% of the requests on web failed: an outage without amplification");
+    }
+    let quiet = Drill::new().windows(PhaseName::Baseline, 6, calm, calm).windows(PhaseName::Fault, 6, seen(45), seen(45));
+    let got = quiet.judge(&qps_increase_at_most(0.2));
+    assert_eq!((got.verdict, got.reason), (Pass, None), "less load is no outage");
+}
+
+#[test]
+fn the_drill_is_as_bad_as_its_worst_expectation() {
+    let judged = |verdicts: &[Verdict]| {
+        let drill = Drill::usual(seen(100), seen(100));
+        let one = drill.judge(&retry_at_most(0.1));
+        let judgements: Vec<Judgement> = verdicts.iter().map(|&verdict| Judgement { verdict, ..one.clone() }).collect();
+        drill_verdict(&judgements)
+    };
+    assert_eq!(judged(&[]), Inconclusive);
+    assert_eq!(judged(&[Pass, Pass]), Pass);
+    assert_eq!(judged(&[Pass, Inconclusive]), Inconclusive);
+    assert_eq!(judged(&[Vacuous, Inconclusive]), Vacuous);
+    assert_eq!(judged(&[Vacuous, Invalid, Pass]), Invalid);
+    assert_eq!(judged(&[Fail, Invalid, Vacuous]), Fail);
+}

@@ -1,0 +1,70 @@
+//! `in every window`.
+
+use super::*;
+use crate::judge::Verdict;
+
+fn drill(retries: &[u64]) -> Drill {
+    let mut drill = Drill::new().windows(PhaseName::Baseline, 6, seen(100), seen(100));
+    for &retries in retries {
+        drill = drill.window(PhaseName::Fault, &[seen(100), seen(100).retries(retries)]);
+    }
+    drill
+}
+
+fn at_most(value: f64) -> Expectation {
+    in_every_window(limit(Some("db"), RETRY_RATIO, Op::AtMost, value))
+}
+
+#[test]
+fn one_bad_window_fails_what_the_phase_as_a_whole_passes() {
+    let drill = drill(&[0, 0, 40, 0, 0, 0]);
+    let whole = limit(Some("db"), RETRY_RATIO, Op::AtMost, 0.15);
+    assert_eq!(drill.judge(&whole).verdict, Verdict::Pass);
+    let got = drill.judge(&at_most(0.15));
+    assert_eq!(got.verdict, Verdict::Fail);
+    let reason = got.reason.unwrap();
+    assert!(reason.contains("1 of 6 windows") && reason.contains("window 8 with 40%"), "{reason}");
+    assert!((got.observed.unwrap() - 0.4).abs() < 1e-12, "the worst window's");
+}
+
+#[test]
+fn passes_only_if_each_is_shown_to_hold() {
+    assert_eq!(drill(&[2, 3, 1, 0, 2, 2]).judge(&at_most(0.15)).verdict, Verdict::Pass);
+    let got = drill(&[2, 3, 12, 0, 2, 2]).judge(&at_most(0.15));
+    assert_eq!(got.verdict, Verdict::Inconclusive);
+    assert!(got.reason.unwrap().contains("1 of 6 windows cannot be told"));
+}
+
+#[test]
+fn many_windows_do_not_raise_the_alarm_by_chance() {
+    // 19 of 100 is significant against 12% on its own, and not as one of thirty.
+    let mut retries = vec![10; 30];
+    retries[7] = 19;
+    assert_eq!(drill(&retries).judge(&at_most(0.12)).verdict, Verdict::Inconclusive);
+    assert_eq!(drill(&[19]).judge(&at_most(0.12)).verdict, Verdict::Fail);
+}
+
+#[test]
+fn quiet_windows_are_judged_together() {
+    let mut quiet = Drill::new().windows(PhaseName::Baseline, 6, seen(100), seen(100));
+    for _ in 0..12 {
+        quiet = quiet.window(PhaseName::Fault, &[seen(10), seen(10)]);
+    }
+    assert_eq!(quiet.judge(&at_most(0.2)).verdict, Verdict::Pass);
+}
+
+#[test]
+fn rates_are_judged_in_each_window() {
+    let mut drill = Drill::new().windows(PhaseName::Baseline, 6, seen(100), seen(100));
+    for count in [100, 100, 0, 300] {
+        drill = drill.window(PhaseName::Fault, &[seen(100), seen(count)]);
+    }
+    let increase = in_every_window(qps_increase_at_most(0.5));
+    let got = drill.judge(&increase);
+    assert_eq!(got.verdict, Verdict::Fail);
+    assert!(got.reason.unwrap().contains("window 9"));
+    let floor = in_every_window(limit(Some("db"), Metric::DownstreamQps, Op::AtLeast, 5.0));
+    let got = drill.judge(&floor);
+    assert_eq!(got.verdict, Verdict::Fail, "a silent window is below");
+    assert!(got.reason.unwrap().contains("window 8 with 0/s"));
+}

@@ -1,0 +1,60 @@
+//! Guards over windows.
+
+use super::*;
+use crate::judge::guard::GuardState;
+use crate::playbook::Guard;
+
+fn guard(edge: Option<&str>, metric: Metric, op: Op, value: f64, windows: u32) -> Guard {
+    Guard { text: "the guard".to_owned(), edge: edge.map(str::to_owned), metric, op, value, windows }
+}
+
+/// Index of the window at which the guard trips, and its sentence.
+fn trips(guard: &Guard, drill: &Drill) -> Option<(usize, String)> {
+    let mut state = GuardState::new(guard, &drill.edges);
+    (drill.windows.iter().enumerate()).find_map(|(index, window)| Some((index, state.observe(window)?)))
+}
+
+fn web(failures: &[u64]) -> Drill {
+    failures.iter().fold(Drill::new(), |drill, &failures| drill.window(PhaseName::Fault, &[seen(100).failures(failures), seen(100)]))
+}
+
+#[test]
+fn trips_only_after_enough_windows_in_a_row() {
+    let success = guard(Some("web"), Metric::SuccessRatio, Op::Less, 0.2, 3);
+    assert_eq!(trips(&success, &web(&[90, 90, 0, 90, 90])), None);
+    let (at, reason) = trips(&success, &web(&[0, 90, 85, 90, 0])).unwrap();
+    assert_eq!(at, 3);
+    assert_eq!(reason, "guard `the guard`: success ratio of web was 10% for 3 windows");
+    assert_eq!(trips(&success, &web(&[80, 80, 80])), None, "a fifth is not less than a fifth");
+}
+
+#[test]
+fn silence_neither_counts_nor_resets() {
+    let success = guard(Some("web"), Metric::SuccessRatio, Op::Less, 0.2, 2);
+    let drill = web(&[90]).window(PhaseName::Fault, &[seen(0), seen(0)]);
+    assert_eq!(trips(&success, &drill), None);
+    let drill = drill.window(PhaseName::Fault, &[seen(100).failures(90), seen(100)]);
+    assert_eq!(trips(&success, &drill).unwrap().0, 2);
+}
+
+#[test]
+fn without_an_edge_any_edge_trips() {
+    let success = guard(None, Metric::SuccessRatio, Op::Less, 0.2, 1);
+    let drill = Drill::new().window(PhaseName::Fault, &[seen(100), seen(100).failures(90)]);
+    assert!(trips(&success, &drill).unwrap().1.contains("of db was 10%"));
+}
+
+#[test]
+fn rates_and_amplification_have_guards_too() {
+    let storm = Drill::usual(seen(500), seen(100));
+    let qps = guard(Some("db"), Metric::DownstreamQps, Op::Greater, 30.0, 2);
+    assert_eq!(trips(&qps, &storm).unwrap().0, 7);
+    let times = guard(Some("db"), Metric::Amplification, Op::Greater, 3.0, 1);
+    let (at, reason) = trips(&times, &storm).unwrap();
+    assert_eq!(at, 6);
+    assert!(reason.contains("amplification of db was 5x"), "{reason}");
+    let slow = guard(Some("db"), Metric::FailureLatency { quantile: 0.99 }, Op::Greater, 1.0, 2);
+    let failing = Drill::usual(seen(100).failures(10).failed_after(2_000), seen(100));
+    assert_eq!(trips(&slow, &failing).unwrap().0, 7);
+    assert_eq!(trips(&slow, &storm), None);
+}

@@ -1,0 +1,90 @@
+//! What a host can do, as far as somebody looked. The plan itself looks at nothing.
+
+/// What is known of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HostFacts {
+    /// The running kernel's release, as `uname -r` prints it.
+    pub kernel: Option<String>,
+    known: Vec<(Feature, bool)>,
+}
+
+impl HostFacts {
+    /// Adds a fact.
+    #[must_use]
+    pub fn with(mut self, feature: Feature, present: bool) -> Self {
+        self.known.retain(|(known, _)| *known != feature);
+        self.known.push((feature, present));
+        self
+    }
+
+    /// Whether the host has a feature.
+    #[must_use]
+    pub fn presence(&self, feature: Feature) -> Presence {
+        match self.known.iter().find(|(known, _)| *known == feature) {
+            Some((_, true)) => Presence::Present,
+            Some((_, false)) => Presence::Missing,
+            None => Presence::Unknown,
+        }
+    }
+}
+
+/// Whether a feature is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// It is, or can be loaded.
+    Present,
+    /// It is not.
+    Missing,
+    /// Nobody looked.
+    Unknown,
+}
+
+impl Presence {
+    /// The word shown in plans.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Present => "present",
+            Self::Missing => "missing",
+            Self::Unknown => "not looked for",
+        }
+    }
+}
+
+/// A kernel feature that a drill may need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Feature {
+    /// The unified cgroup hierarchy, where the probe is attached.
+    Cgroup2,
+    /// Socket storage for eBPF programs (5.2 for cgroup_skb, 5.10 supported).
+    SkStorage,
+    /// The clsact qdisc.
+    SchIngress,
+    /// eBPF classifiers for tc.
+    ClsBpf,
+    /// Redirection by tc.
+    ActMirred,
+    /// Intermediate functional block devices.
+    Ifb,
+    /// The network emulator.
+    SchNetem,
+}
+
+impl Feature {
+    /// Those that are modules of the kernel, or built into it.
+    pub const MODULES: [Self; 5] = [Self::SchIngress, Self::ClsBpf, Self::ActMirred, Self::Ifb, Self::SchNetem];
+
+    /// The kernel's name for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cgroup2 => "cgroup2",
+            Self::SkStorage => "sk_storage",
+            Self::SchIngress => "sch_ingress",
+            Self::ClsBpf => "cls_bpf",
+            Self::ActMirred => "act_mirred",
+            Self::Ifb => "ifb",
+            Self::SchNetem => "sch_netem",
+        }
+    }
+}

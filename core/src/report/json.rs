@@ -1,0 +1,268 @@
+//! The JSON of `run` and of `observe`. Its keys are a contract; [`RUN_SCHEMA`] changes when one of them changes its meaning.
+//!
+//! What is not known is `null`, never left out and never a number that stands for nothing. A written result can be read
+//! back ([`read_run`]) to be rendered again.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::judge::{self, Evidence, Judgement};
+use crate::result::{DataQuality, DrillResult};
+
+pub mod edge;
+
+pub mod window;
+
+use edge::Edge;
+use window::WindowView;
+
+/// Value of `schema` in the JSON of `run`.
+pub const RUN_SCHEMA: &str = "stormdrill/run/1";
+
+/// Value of `schema` in the JSON of `observe`.
+pub const OBSERVE_SCHEMA: &str = "stormdrill/observe/1";
+
+/// Why a text is not a result.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// It is not JSON, or not of this shape.
+    #[error("read the result")]
+    Shape(#[from] serde_json::Error),
+    /// It is of another kind or version.
+    #[error("schema {found:?} is not {RUN_SCHEMA:?}")]
+    Schema {
+        /// The schema that it names.
+        found: String,
+    },
+}
+
+/// A drill's JSON, indented, with a line feed at its end.
+#[must_use]
+pub fn run(result: &DrillResult) -> String {
+    text(&Run::of(result))
+}
+
+/// An observation's JSON, indented, with a line feed at its end.
+#[must_use]
+pub fn observe(result: &DrillResult) -> String {
+    text(&Observation::of(result))
+}
+
+/// Reads the JSON of a drill back.
+///
+/// # Errors
+/// If it is not the JSON of a drill of this version.
+pub fn read_run(text: &str) -> Result<Run, ReadError> {
+    #[derive(Deserialize)]
+    struct Head {
+        schema: String,
+    }
+    let head: Head = serde_json::from_str(text)?;
+    if head.schema != RUN_SCHEMA {
+        return Err(ReadError::Schema { found: head.schema });
+    }
+    Ok(serde_json::from_str(text)?)
+}
+
+fn text(view: &impl Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(view).expect("views are plain data with text keys");
+    text.push('\n');
+    text
+}
+
+/// The JSON of `run`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// [`RUN_SCHEMA`].
+    pub schema: String,
+    /// What was run, where and when.
+    pub drill: Drill,
+    /// The drill's verdict.
+    pub verdict: Option<String>,
+    /// The judgements, one for each line of `expect:`.
+    pub expectations: Vec<ExpectationView>,
+    /// The phases as they were.
+    pub phases: Vec<PhaseView>,
+    /// The faults.
+    pub faults: Vec<FaultView>,
+    /// The edges, by phase.
+    pub edges: Vec<Edge>,
+    /// The windows, those between two phases included.
+    pub windows: Vec<WindowView>,
+    /// What may be missing.
+    pub data_quality: DataQualityView,
+}
+
+/// The JSON of `observe`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Observation {
+    /// [`OBSERVE_SCHEMA`].
+    pub schema: String,
+    /// The edges, with one phase named `all`.
+    pub edges: Vec<Edge>,
+    /// What may be missing.
+    pub data_quality: DataQualityView,
+}
+
+/// What was run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as in DrillResult")]
+pub struct Drill {
+    pub id: String,
+    pub playbook: String,
+    pub host: String,
+    pub kernel: String,
+    pub version: String,
+    pub started_at: String,
+    /// Why it ended early; absent if it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aborted: Option<String>,
+}
+
+/// A judgement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as in Judgement")]
+pub struct ExpectationView {
+    pub text: String,
+    pub verdict: String,
+    pub observed: Option<f64>,
+    pub limit: Option<f64>,
+    pub unit: String,
+    /// Lower and upper end; `null` for an end that the data do not bound.
+    pub interval: Option<[Option<f64>; 2]>,
+    pub phase: String,
+    pub windows: Vec<u32>,
+    pub reason: Option<String>,
+}
+
+/// A phase as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as in Phase")]
+pub struct PhaseView {
+    pub name: String,
+    pub start_ns: u64,
+    pub end_ns: u64,
+}
+
+/// A fault and what came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as in FaultOutcome")]
+pub struct FaultView {
+    pub kind: String,
+    pub target: String,
+    pub backend: String,
+    pub applied_ns: u64,
+    pub removed_ns: Option<u64>,
+    /// For `http_status` these two count answers.
+    pub packets_selected: u64,
+    pub packets_hit: u64,
+    /// Whether requests felt it.
+    pub effective: bool,
+}
+
+/// What may be missing.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as in DataQuality")]
+pub struct DataQualityView {
+    pub events_lost: u64,
+    pub sampling: Option<f64>,
+    pub unknown_role_connections: u64,
+    pub unparsed_connections: u64,
+}
+
+impl Run {
+    /// The view of a drill.
+    #[must_use]
+    pub fn of(result: &DrillResult) -> Self {
+        Self {
+            schema: RUN_SCHEMA.to_owned(),
+            drill: Drill {
+                id: result.id.clone(),
+                playbook: result.playbook.clone(),
+                host: result.host.clone(),
+                kernel: result.kernel.clone(),
+                version: result.version.clone(),
+                started_at: result.started_at.clone(),
+                aborted: result.aborted.clone(),
+            },
+            verdict: result.verdict.map(|verdict| verdict.as_str().to_owned()),
+            expectations: result.judgements.iter().map(ExpectationView::of).collect(),
+            phases: phases(result),
+            faults: faults(result),
+            edges: edge::of_result(result),
+            windows: result.windows.iter().map(|window| WindowView::of(window, &result.edges)).collect(),
+            data_quality: DataQualityView::of(&result.quality),
+        }
+    }
+}
+
+impl Observation {
+    /// The view of an observation.
+    #[must_use]
+    pub fn of(result: &DrillResult) -> Self {
+        Self { schema: OBSERVE_SCHEMA.to_owned(), edges: edge::of_result(result), data_quality: DataQualityView::of(&result.quality) }
+    }
+}
+
+impl ExpectationView {
+    fn of(judgement: &Judgement) -> Self {
+        Self {
+            text: judgement.text.clone(),
+            verdict: judgement.verdict.as_str().to_owned(),
+            observed: judgement.observed.and_then(finite),
+            limit: judgement.limit.and_then(finite),
+            unit: judgement.unit.to_owned(),
+            interval: judgement.interval.map(|(lo, hi)| [finite(lo), finite(hi)]),
+            phase: judgement.phase.as_str().to_owned(),
+            windows: judgement.windows.clone(),
+            reason: judgement.reason.clone(),
+        }
+    }
+}
+
+impl DataQualityView {
+    fn of(quality: &DataQuality) -> Self {
+        Self {
+            events_lost: quality.events_lost,
+            sampling: finite(quality.sampling),
+            unknown_role_connections: quality.unknown_role_connections,
+            unparsed_connections: quality.unparsed_connections,
+        }
+    }
+}
+
+fn phases(result: &DrillResult) -> Vec<PhaseView> {
+    result
+        .phases
+        .iter()
+        .map(|phase| PhaseView { name: phase.name.as_str().to_owned(), start_ns: phase.start_ns, end_ns: phase.end_ns })
+        .collect()
+}
+
+fn faults(result: &DrillResult) -> Vec<FaultView> {
+    let evidence = Evidence { edges: &result.edges, phases: &result.phases, windows: &result.windows, faults: &result.faults, load: None };
+    result
+        .faults
+        .iter()
+        .map(|fault| FaultView {
+            kind: fault.spec.kind.as_str().to_owned(),
+            target: fault.spec.to.clone(),
+            backend: fault.backend.as_str().to_owned(),
+            applied_ns: fault.applied_ns,
+            removed_ns: fault.removed_ns,
+            packets_selected: fault.counts.selected,
+            packets_hit: fault.counts.hit,
+            effective: judge::is_effective(fault, &evidence),
+        })
+        .collect()
+}
+
+/// Neither infinity nor NaN is JSON.
+fn finite(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}
+
+/// A share of two counts; `None` of nothing.
+fn ratio(part: u64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| part as f64 / whole)
+}

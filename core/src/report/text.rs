@@ -1,0 +1,36 @@
+//! The verdict table as rows of text; whoever prints it draws the lines.
+
+use super::json::{ExpectationView, Run};
+use crate::judge;
+
+/// Column heads of [`verdicts`].
+pub const VERDICT_HEADS: [&str; 6] = ["verdict", "expectation", "observed", "limit", "90% interval", "why"];
+
+/// A value with its unit as people write it: `12.5%`, `120/s`, `1.93x`, `1.24 s`, `2 windows`.
+#[must_use]
+pub fn quantity(value: f64, unit: &str) -> String {
+    judge::quantity(value, unit)
+}
+
+/// One row for each expectation, in the order of [`VERDICT_HEADS`].
+#[must_use]
+pub fn verdicts(run: &Run) -> Vec<[String; 6]> {
+    run.expectations.iter().map(row).collect()
+}
+
+fn row(view: &ExpectationView) -> [String; 6] {
+    let spelled = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| quantity(value, &view.unit));
+    let interval = match view.interval {
+        Some([lo, Some(hi)]) => format!("{} to {}", spelled(lo), quantity(hi, &view.unit)),
+        Some([lo, None]) => format!("{} or more", spelled(lo)),
+        None => "-".to_owned(),
+    };
+    [
+        view.verdict.clone(),
+        view.text.clone(),
+        spelled(view.observed),
+        spelled(view.limit),
+        interval,
+        view.reason.clone().unwrap_or_default(),
+    ]
+}

@@ -1,0 +1,144 @@
+//! Where a started and an ended attempt leave their marks: retries, windows, and each edge's pace.
+
+use crate::edge::{EdgeId, EdgeSpec, Role};
+use crate::event::{Close, Epoch};
+use crate::retry::id::IdMemory;
+use crate::retry::matching::Matcher;
+use crate::retry::{Identity, Recogniser, Start, Ticket};
+use crate::track::TrackConfig;
+use crate::track::attempt::Attempt;
+use crate::track::cohort::{Cohorts, Outcome};
+use crate::track::gauge::Gauge;
+use crate::window::Failure;
+
+/// An attempt that starts, as its connection knows it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Opening {
+    /// Unique for ever.
+    pub(crate) token: u64,
+    /// Its edge.
+    pub(crate) edge: EdgeId,
+    /// Who sent it.
+    pub(crate) caller: u64,
+    /// The epoch in which it started.
+    pub(crate) epoch: Epoch,
+    /// When, nanoseconds.
+    pub(crate) at_ns: u64,
+}
+
+/// Everything that is kept of attempts, beyond the connections that they are on.
+#[derive(Debug)]
+pub(crate) struct Books {
+    /// By window.
+    pub(crate) cohorts: Cohorts,
+    /// By identity.
+    pub(crate) recogniser: Recogniser,
+    edges: Vec<EdgeBook>,
+    overdue_ns: u64,
+}
+
+#[derive(Debug)]
+struct EdgeBook {
+    role: Role,
+    gauge: Gauge,
+    connections: u64,
+}
+
+impl Books {
+    /// Empty books.
+    #[must_use]
+    pub(crate) fn new(edges: &[EdgeSpec], config: &TrackConfig) -> Self {
+        Self {
+            cohorts: Cohorts::new(edges.len(), config.max_durations),
+            recogniser: Recogniser::new(
+                IdMemory::new(config.max_ids, config.id_ttl_ns),
+                Matcher::new(config.retry_within_ns, config.max_failures),
+            ),
+            edges: edges.iter().map(|edge| EdgeBook { role: edge.role, gauge: Gauge::default(), connections: 0 }).collect(),
+            overdue_ns: config.overdue_ns,
+        }
+    }
+
+    /// The role of an edge, if there is such an edge.
+    #[must_use]
+    pub(crate) fn role(&self, edge: EdgeId) -> Option<Role> {
+        self.edges.get(usize::from(edge.0)).map(|book| book.role)
+    }
+
+    /// An attempt starts.
+    pub(crate) fn start(&mut self, opening: &Opening, identity: &Identity) -> Option<Ticket> {
+        let p99_ns = self.edges.get(usize::from(opening.edge.0)).map_or(0, |book| book.gauge.p99_ns());
+        let start = Start {
+            token: opening.token,
+            edge: opening.edge,
+            caller: opening.caller,
+            at_ns: opening.at_ns,
+            overdue_ns: self.overdue_ns.max(p99_ns),
+        };
+        let finding = self.recogniser.judge(identity, start);
+        self.cohorts.start(opening.epoch, opening.edge, &finding);
+        finding.ticket
+    }
+
+    /// An attempt ends.
+    pub(crate) fn end(&mut self, attempt: &Attempt, outcome: Outcome, at_ns: u64) {
+        self.cohorts.end(attempt, outcome, at_ns);
+        if let Some(ticket) = &attempt.ticket {
+            match outcome.failure() {
+                Some(_) => self.recogniser.fail(ticket, at_ns),
+                None => self.recogniser.succeed(ticket),
+            }
+        }
+        if let Outcome::Answered { .. } = outcome
+            && let Some(book) = self.edges.get_mut(usize::from(attempt.edge.0))
+        {
+            book.gauge.answered(at_ns.saturating_sub(attempt.start_ns));
+        }
+    }
+
+    /// A connection came or went.
+    pub(crate) fn connections(&mut self, edge: EdgeId) -> Option<&mut u64> {
+        self.edges.get_mut(usize::from(edge.0)).map(|book| &mut book.connections)
+    }
+
+    /// Connections of an edge that are open now.
+    #[must_use]
+    pub(crate) fn open_connections(&self, edge: EdgeId) -> u64 {
+        self.edges.get(usize::from(edge.0)).map_or(0, |book| book.connections)
+    }
+}
+
+/// What an ended connection means for the attempts on it that have no answer.
+///
+/// The requester is this host on a downstream edge, the peer on an ingress edge. Its hanging up is a client's abort,
+/// gentle or not; the server's is a failure of the server.
+#[must_use]
+pub(crate) const fn unanswered(role: Role, how: Close) -> Failure {
+    match (role, how) {
+        (Role::Downstream, Close::Local | Close::LocalReset) | (Role::Ingress, Close::Peer | Close::PeerReset) => Failure::ClientAbort,
+        (Role::Downstream, Close::Peer) | (Role::Ingress, Close::Local) => Failure::NoAnswer,
+        (Role::Downstream, Close::PeerReset) | (Role::Ingress, Close::LocalReset) => Failure::Reset,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_side_that_hung_up_decides_what_failed() {
+        let cases = [
+            (Role::Downstream, Close::Peer, Failure::NoAnswer),
+            (Role::Downstream, Close::PeerReset, Failure::Reset),
+            (Role::Downstream, Close::Local, Failure::ClientAbort),
+            (Role::Downstream, Close::LocalReset, Failure::ClientAbort),
+            (Role::Ingress, Close::Peer, Failure::ClientAbort),
+            (Role::Ingress, Close::PeerReset, Failure::ClientAbort),
+            (Role::Ingress, Close::Local, Failure::NoAnswer),
+            (Role::Ingress, Close::LocalReset, Failure::Reset),
+        ];
+        for (role, how, failure) in cases {
+            assert_eq!(unanswered(role, how), failure, "{role:?} {how:?}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Attempts by the window in which they started, until the window's book can be closed.
+//!
+//! An attempt's window is the *epoch* that the kernel counted it under, so that events and exact counts speak of the
+//! same requests to the last one; a comparison of times could differ by those that pass while the epoch changes.
+
+use std::collections::BTreeMap;
+
+use crate::edge::EdgeId;
+use crate::event::{ConnectFailure, Epoch};
+use crate::retry::Finding;
+use crate::track::attempt::Attempt;
+use crate::track::sample::Sample;
+use crate::track::stats::Misfits;
+use crate::window::{EdgeCounts, EdgeWindow, Failure, KernelWindow, Retries, Window};
+
+/// With more epochs than this in hand, the oldest that no window has closed is let go.
+const EPOCHS: usize = 1024;
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// With an answer.
+    Answered {
+        /// Its status code.
+        status: u16,
+    },
+    /// Without one.
+    Failed(Failure),
+    /// With an answer that was not seen.
+    Unseen,
+}
+
+impl Outcome {
+    /// Why it counts as a failure, if it does.
+    #[must_use]
+    pub(crate) const fn failure(self) -> Option<Failure> {
+        match self {
+            Self::Answered { status: 429 | 500.. } => Some(Failure::Status),
+            Self::Failed(failure) => Some(failure),
+            Self::Answered { .. } | Self::Unseen => None,
+        }
+    }
+}
+
+/// One edge's attempts of one epoch.
+#[derive(Debug)]
+struct EdgeCohort {
+    attempts: u64,
+    retries: Retries,
+    hedges: u64,
+    status: BTreeMap<u16, u64>,
+    failures: BTreeMap<Failure, u64>,
+    latency_ns: Sample,
+    failure_latency_ns: Sample,
+    attempts_max: u32,
+    connect_failures: BTreeMap<ConnectFailure, u64>,
+}
+
+#[derive(Debug)]
+struct Cohort {
+    edges: Vec<EdgeCohort>,
+    /// Attempts that have no outcome yet.
+    open: u64,
+    closed: Option<KernelWindow>,
+}
+
+/// All epochs whose windows are not final yet.
+#[derive(Debug)]
+pub(crate) struct Cohorts {
+    cohorts: BTreeMap<Epoch, Cohort>,
+    edges: usize,
+    sample_cap: usize,
+    /// Epochs before this one are final.
+    next: Epoch,
+    misfits: Misfits,
+}
+
+impl Cohorts {
+    /// For so many edges, keeping up to `sample_cap` durations of each kind for an edge and window.
+    #[must_use]
+    pub(crate) const fn new(edges: usize, sample_cap: usize) -> Self {
+        let misfits = Misfits { attempts: 0, outcomes: 0, durations: 0 };
+        Self { cohorts: BTreeMap::new(), edges, sample_cap, next: 0, misfits }
+    }
+
+    /// Books an attempt that starts; its outcome is to follow.
+    pub(crate) fn start(&mut self, epoch: Epoch, edge: EdgeId, finding: &Finding) {
+        let Some(cohort) = self.at(epoch) else {
+            self.misfits.attempts += 1;
+            return;
+        };
+        let Some(book) = cohort.edges.get_mut(usize::from(edge.0)) else { return };
+        cohort.open += 1;
+        book.attempts += 1;
+        book.attempts_max = book.attempts_max.max(finding.number);
+        book.hedges += u64::from(finding.hedge);
+        if let Some(evidence) = finding.evidence {
+            book.retries.count(evidence);
+        }
+    }
+
+    /// Books how an attempt ended.
+    pub(crate) fn end(&mut self, attempt: &Attempt, outcome: Outcome, at_ns: u64) {
+        let Some(cohort) = self.cohorts.get_mut(&attempt.epoch) else {
+            self.misfits.outcomes += 1;
+            return;
+        };
+        let Some(book) = cohort.edges.get_mut(usize::from(attempt.edge.0)) else { return };
+        cohort.open = cohort.open.saturating_sub(1);
+        let lasted_ns = at_ns.saturating_sub(attempt.start_ns);
+        match outcome {
+            Outcome::Answered { status } => {
+                *book.status.entry(status).or_default() += 1;
+                book.latency_ns.push(lasted_ns);
+            }
+            Outcome::Unseen | Outcome::Failed(_) => {}
+        }
+        if let Some(failure) = outcome.failure() {
+            book.fail(failure, lasted_ns);
+        }
+    }
+
+    /// Books a connection that did not come about.
+    pub(crate) fn connect_failed(&mut self, epoch: Epoch, edge: EdgeId, reason: ConnectFailure) {
+        let book = self.at(epoch).and_then(|cohort| cohort.edges.get_mut(usize::from(edge.0)));
+        if let Some(book) = book {
+            *book.connect_failures.entry(reason).or_default() += 1;
+        }
+    }
+
+    /// The kernel has closed a window.
+    pub(crate) fn close(&mut self, window: KernelWindow) {
+        if let Some(cohort) = self.at(window.epoch) {
+            cohort.closed = Some(window);
+        }
+    }
+
+    /// The oldest window that is closed, with the number of its attempts that have no outcome yet.
+    #[must_use]
+    pub(crate) fn oldest_closed(&self) -> Option<(&KernelWindow, u64)> {
+        self.cohorts.values().find_map(|cohort| cohort.closed.as_ref().map(|window| (window, cohort.open)))
+    }
+
+    /// No window is closed and not final.
+    #[must_use]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.oldest_closed().is_none()
+    }
+
+    /// Makes the oldest closed window final. `open` are all attempts without an outcome; those of the window that were
+    /// open for `hang_after_ns` by `at_ns` count as hanging.
+    pub(crate) fn finalise<'a>(&mut self, open: impl Iterator<Item = &'a Attempt>, at_ns: u64, hang_after_ns: u64) -> Option<Window> {
+        let epoch = self.oldest_closed()?.0.epoch;
+        // Epochs before it were never closed: their attempts belong to no window.
+        while let Some(entry) = self.cohorts.first_entry()
+            && *entry.key() < epoch
+        {
+            self.misfits.attempts += entry.remove().attempts();
+        }
+        self.next = epoch.saturating_add(1);
+        let mut cohort = self.cohorts.remove(&epoch)?;
+        // Nearly always there is none, and then the others need not be looked through.
+        let unanswered = (cohort.open > 0).then_some(open).into_iter().flatten();
+        for attempt in unanswered.filter(|attempt| attempt.epoch == epoch) {
+            let age_ns = at_ns.saturating_sub(attempt.start_ns);
+            if let Some(book) = cohort.edges.get_mut(usize::from(attempt.edge.0))
+                && age_ns >= hang_after_ns
+            {
+                book.fail(Failure::Hang, age_ns);
+            }
+        }
+        let KernelWindow { epoch, phase, start_ns, end_ns, counts, mut status, events_lost } = cohort.closed?;
+        status.resize(cohort.edges.len().max(status.len()), BTreeMap::new());
+        let mut edges = Vec::with_capacity(cohort.edges.len());
+        for ((at, book), kernel_status) in cohort.edges.into_iter().enumerate().zip(status) {
+            self.misfits.durations += book.latency_ns.left_out() + book.failure_latency_ns.left_out();
+            edges.push(book.window(counts.get(at).copied().unwrap_or_default(), kernel_status));
+        }
+        Some(Window { epoch, phase, start_ns, end_ns, edges, events_lost })
+    }
+
+    /// What fitted nowhere.
+    #[must_use]
+    pub(crate) const fn misfits(&self) -> Misfits {
+        self.misfits
+    }
+
+    /// The cohort of an epoch that is not final yet.
+    fn at(&mut self, epoch: Epoch) -> Option<&mut Cohort> {
+        if epoch < self.next {
+            return None;
+        }
+        if !self.cohorts.contains_key(&epoch) && self.cohorts.len() >= EPOCHS {
+            let unclosed = self.cohorts.iter().find(|(_, cohort)| cohort.closed.is_none()).map(|(epoch, _)| *epoch);
+            if let Some(cohort) = unclosed.and_then(|epoch| self.cohorts.remove(&epoch)) {
+                self.misfits.attempts += cohort.attempts();
+            }
+        }
+        let (edges, sample_cap) = (self.edges, self.sample_cap);
+        Some(self.cohorts.entry(epoch).or_insert_with(|| Cohort {
+            edges: (0..edges).map(|_| EdgeCohort::new(sample_cap)).collect(),
+            open: 0,
+            closed: None,
+        }))
+    }
+}
+
+impl Cohort {
+    fn attempts(&self) -> u64 {
+        self.edges.iter().map(|book| book.attempts).sum()
+    }
+}
+
+impl EdgeCohort {
+    const fn new(sample_cap: usize) -> Self {
+        Self {
+            attempts: 0,
+            retries: Retries { marker: 0, id: 0, matched: 0 },
+            hedges: 0,
+            status: BTreeMap::new(),
+            failures: BTreeMap::new(),
+            latency_ns: Sample::new(sample_cap),
+            failure_latency_ns: Sample::new(sample_cap),
+            attempts_max: 0,
+            connect_failures: BTreeMap::new(),
+        }
+    }
+
+    fn fail(&mut self, failure: Failure, lasted_ns: u64) {
+        *self.failures.entry(failure).or_default() += 1;
+        self.failure_latency_ns.push(lasted_ns);
+    }
+
+    fn window(self, counts: EdgeCounts, kernel_status: BTreeMap<u16, u64>) -> EdgeWindow {
+        let answered: u64 = self.status.values().sum();
+        let failures = self.failures.iter().filter(|(failure, _)| **failure != Failure::Status);
+        let unanswered: u64 = failures.map(|(_, count)| count).sum();
+        EdgeWindow {
+            counts,
+            attempts: self.attempts,
+            retries: self.retries,
+            hedges: self.hedges,
+            status: self.status.into_iter().map(|(code, count)| (code.to_string(), count)).collect(),
+            kernel_status,
+            failures: self.failures,
+            pending: self.attempts.saturating_sub(answered + unanswered),
+            latency_ns: self.latency_ns.into_values(),
+            failure_latency_ns: self.failure_latency_ns.into_values(),
+            attempts_max: self.attempts_max,
+            connect_failures: self.connect_failures,
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Connections, and the pairing of requests with responses on them.
+//!
+//! HTTP/1 answers in the order of the questions, and the kernel numbers both: request n belongs to response n, whatever
+//! events were lost in between. Numbers count from the start of the observation, so on a connection that was open
+//! before it, the first response may belong to a request that nobody saw; its time gives it away.
+
+use std::collections::HashMap;
+
+use crate::edge::{EdgeId, Role};
+use crate::event::{Close, ConnId, Epoch, HeadPiece};
+use crate::retry::fingerprint::join;
+use crate::retry::marker::MarkerHeader;
+use crate::track::attempt::{Attempt, Attempts};
+use crate::track::books::{Books, Opening, unanswered};
+use crate::track::cohort::Outcome;
+use crate::track::connection::{Connection, Stray, is_after};
+use crate::track::hash::ByWord;
+use crate::track::head::{self, Partial};
+use crate::track::http;
+use crate::track::queue::AgeQueue;
+use crate::track::stats::Mismatches;
+
+/// The caller on a downstream edge; one for all processes, for now.
+pub(crate) const THIS_HOST: u64 = 0;
+
+/// Where and when an event happened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// The connection.
+    pub(crate) conn: ConnId,
+    /// The edge.
+    pub(crate) edge: EdgeId,
+    /// The epoch.
+    pub(crate) epoch: Epoch,
+    /// The time, nanoseconds.
+    pub(crate) at_ns: u64,
+}
+
+/// All connections that are open.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    open: HashMap<u64, Connection, ByWord>,
+    by_age: AgeQueue<u64>,
+    attempts: Attempts,
+    mismatches: Mismatches,
+    next_token: u64,
+    cap: usize,
+    attempt_cap: usize,
+    marker: Option<MarkerHeader>,
+}
+
+impl Connections {
+    /// None yet; no more than `cap` of them, and `attempt_cap` open attempts, are held.
+    #[must_use]
+    pub(crate) fn new(cap: usize, attempt_cap: usize, marker: Option<MarkerHeader>) -> Self {
+        Self {
+            open: HashMap::default(),
+            by_age: AgeQueue::default(),
+            attempts: Attempts::default(),
+            mismatches: Mismatches::default(),
+            next_token: 0,
+            cap: cap.max(1),
+            attempt_cap: attempt_cap.max(1),
+            marker,
+        }
+    }
+
+    /// The connection was opened, or first seen. `caller` names who sends requests on it.
+    pub(crate) fn opened(&mut self, place: Place, caller: u64, books: &mut Books) {
+        self.connection(place, books).caller = caller;
+    }
+
+    /// A request's head, or a piece of it.
+    pub(crate) fn request(&mut self, place: Place, index: u32, piece: &HeadPiece, books: &mut Books) {
+        let partial = self.connection(place, books).partial.take();
+        let known = match partial {
+            Some(partial) if partial.index == index => Some(partial),
+            // The next request has begun, so the head before it did end, only not before our eyes.
+            Some(partial) => {
+                self.begin(place, &partial, books);
+                None
+            }
+            None => None,
+        };
+        if known.is_none()
+            && let Some(bytes) = head::in_one(piece)
+        {
+            self.start(place, index, bytes, books);
+            return;
+        }
+        let partial = match known {
+            Some(mut partial) => {
+                partial.add(place.at_ns, place.epoch, piece);
+                partial
+            }
+            None => Box::new(Partial::new(index, place.at_ns, place.epoch, piece)),
+        };
+        if piece.complete {
+            self.begin(place, &partial, books);
+        } else {
+            self.connection(place, books).partial = Some(partial);
+        }
+    }
+
+    /// A response's head, or a piece of it.
+    pub(crate) fn response(&mut self, place: Place, index: u32, status: u16, piece: &HeadPiece, books: &mut Books) {
+        // A head that was cut may bring no further piece.
+        if !piece.complete && !piece.truncated {
+            return;
+        }
+        let Some(connection) = self.open.get_mut(&place.conn.0) else {
+            self.mismatches.unpaired_responses += 1;
+            return;
+        };
+        if connection.answered == Some(index) {
+            return;
+        }
+        if connection.answered.is_none_or(|latest| is_after(index, latest)) {
+            connection.answered = Some(index);
+        }
+        let request = connection.asked_by(index);
+        let begun = connection.partial.take_if(|partial| !is_after(partial.index, request));
+        if let Some(partial) = begun {
+            self.begin(place, &partial, books);
+        }
+        let Some(connection) = self.open.get_mut(&place.conn.0) else { return };
+        while let Some(attempt) = connection.pop_if(&mut self.attempts, |attempt| !is_after(attempt.index, request)) {
+            if attempt.index == request {
+                books.end(&attempt, Outcome::Answered { status }, place.at_ns);
+                return;
+            }
+            // A later request was answered, so this one was too.
+            self.mismatches.unseen_outcomes += 1;
+            books.end(&attempt, Outcome::Unseen, place.at_ns);
+        }
+        self.mismatches.unpaired_responses += 1;
+        connection.stray(Stray { index, status, at_ns: place.at_ns });
+    }
+
+    /// The connection ended.
+    pub(crate) fn closed(&mut self, place: Place, how: Close, books: &mut Books) {
+        let Some(connection) = self.open.get_mut(&place.conn.0) else { return };
+        let edge = connection.edge;
+        if let Some(partial) = connection.partial.take() {
+            if partial.may_lack_its_end() {
+                self.begin(place, &partial, books);
+            } else {
+                self.mismatches.unfinished_heads += 1;
+            }
+        }
+        let outcome = books.role(edge).map_or(Outcome::Unseen, |role| Outcome::Failed(unanswered(role, how)));
+        self.leave(place.conn, outcome, place.at_ns, books);
+    }
+
+    /// The open attempts, in no order.
+    pub(crate) fn attempts(&self) -> impl Iterator<Item = &Attempt> {
+        self.attempts.iter()
+    }
+
+    /// What did not fit together.
+    #[must_use]
+    pub(crate) const fn mismatches(&self) -> Mismatches {
+        self.mismatches
+    }
+
+    /// A request whose head was put together.
+    fn begin(&mut self, place: Place, partial: &Partial, books: &mut Books) {
+        let place = Place { at_ns: partial.at_ns, epoch: partial.epoch, ..place };
+        self.start(place, partial.index, partial.bytes(), books);
+    }
+
+    /// A request is on its way: an attempt starts.
+    fn start(&mut self, place: Place, index: u32, bytes: &[u8], books: &mut Books) {
+        if self.open.get(&place.conn.0).is_some_and(|connection| connection.has(index, &self.attempts)) {
+            self.mismatches.repeated_requests += 1;
+            return;
+        }
+        if self.attempts.len() >= self.attempt_cap {
+            self.evict_attempt(place.at_ns, books);
+        }
+        let identity = http::identity(bytes, self.marker.as_ref()).unwrap_or_default();
+        self.mismatches.unread_heads += u64::from(identity.print.is_none());
+        self.next_token += 1;
+        let token = self.next_token;
+        let connection = self.connection(place, books);
+        let (edge, caller) = (connection.edge, connection.caller);
+        let answer = connection.ask(index, place.at_ns);
+        let (conn, epoch, at_ns) = (place.conn, place.epoch, place.at_ns);
+        let ticket = books.start(&Opening { token, edge, caller, epoch, at_ns }, &identity);
+        let attempt = Attempt { token, conn, index, edge, epoch, start_ns: at_ns, ticket, next: None };
+        if let Some(stray) = answer {
+            self.mismatches.unpaired_responses = self.mismatches.unpaired_responses.saturating_sub(1);
+            books.end(&attempt, Outcome::Answered { status: stray.status }, stray.at_ns);
+        } else if let Some(connection) = self.open.get_mut(&conn.0) {
+            connection.insert(attempt, &mut self.attempts);
+        }
+    }
+
+    /// The connection of an event; a new one if its opening was not seen.
+    fn connection(&mut self, place: Place, books: &mut Books) -> &mut Connection {
+        if !self.open.contains_key(&place.conn.0) {
+            if self.open.len() >= self.cap {
+                let open = &self.open;
+                if let Some(oldest) = self.by_age.pop_oldest(|id| open.contains_key(id)) {
+                    self.mismatches.evicted_connections += 1;
+                    self.leave(ConnId(oldest), Outcome::Unseen, place.at_ns, books);
+                }
+            }
+            let open = &self.open;
+            self.by_age.push(place.conn.0, open.len(), |id| open.contains_key(id));
+            if let Some(count) = books.connections(place.edge) {
+                *count += 1;
+            }
+        }
+        let role = books.role(place.edge);
+        self.open.entry(place.conn.0).or_insert_with(|| Connection::new(place.edge, unknown_caller(role, place.conn)))
+    }
+
+    /// The connection goes, and each attempt on it ends as told.
+    fn leave(&mut self, conn: ConnId, outcome: Outcome, at_ns: u64, books: &mut Books) {
+        let Some(mut connection) = self.open.remove(&conn.0) else { return };
+        if let Some(count) = books.connections(connection.edge) {
+            *count = count.saturating_sub(1);
+        }
+        while let Some(attempt) = connection.pop_if(&mut self.attempts, |_| true) {
+            books.end(&attempt, outcome, at_ns);
+        }
+    }
+
+    /// Lets the oldest open attempt go, and those that were asked before it on its connection.
+    fn evict_attempt(&mut self, at_ns: u64, books: &mut Books) {
+        let Some(oldest) = self.attempts.oldest() else { return };
+        let Some(connection) = self.open.get_mut(&oldest.conn.0) else { return };
+        while let Some(attempt) = connection.pop_if(&mut self.attempts, |_| true) {
+            self.mismatches.evicted_attempts += 1;
+            books.end(&attempt, Outcome::Unseen, at_ns);
+            if attempt.token == oldest.token {
+                return;
+            }
+        }
+    }
+}
+
+/// Who sends the requests of a connection whose opening was not seen: on a downstream edge this host in any case, on an
+/// ingress edge someone who is taken for nobody else.
+const fn unknown_caller(role: Option<Role>, conn: ConnId) -> u64 {
+    match role {
+        Some(Role::Downstream) => THIS_HOST,
+        _ => join(u64::MAX, conn.0),
+    }
+}

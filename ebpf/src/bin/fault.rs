@@ -1,0 +1,83 @@
+//! The kernel's half of faults: which packets are selected, which are dropped, and which responses get another status.
+//!
+//! None of these returns `TC_ACT_OK`: filters of others on the same hook run after them as before. A packet that cannot be read, or
+//! whose lease has run out, is left alone.
+#![no_std]
+#![no_main]
+
+#[path = "../fault/maps.rs"]
+mod maps;
+#[path = "../fault/packet.rs"]
+mod packet;
+#[path = "../fault/rewrite.rs"]
+mod rewrite;
+#[path = "../fault/select.rs"]
+mod select;
+
+use aya_ebpf::bindings::{TC_ACT_STOLEN, TC_ACT_UNSPEC};
+use aya_ebpf::helpers::bpf_get_prandom_u32;
+use aya_ebpf::macros::classifier;
+use aya_ebpf::programs::TcContext;
+
+/// What a cls_bpf filter that is not direct-action returns for "mine": its action runs.
+const MATCH: i32 = -1;
+/// "Not mine": the next filter looks at the packet.
+const NO_MATCH: i32 = 0;
+
+/// Selects packets for the filter's action, a redirect to the ifb device that carries netem.
+///
+/// What the ifb sends on passes the egress hook a second time. It must match again, even after the lease: the kernel then takes off the mark
+/// that spares it the action, and lets it go. Left on, the mark would hide the packet from the filters of the device that receives it.
+#[classifier]
+pub fn sd_select(ctx: TcContext) -> i32 {
+    if select::comes_from_ifb(&ctx) {
+        return MATCH;
+    }
+    match select::selected(&ctx) {
+        Some(selected) if selected.lease_holds() => {
+            selected.count_selected();
+            MATCH
+        }
+        _ => NO_MATCH,
+    }
+}
+
+/// Drops a share of the selected packets, each decided on its own.
+///
+/// Stolen, not shot: the sender's TCP must believe that the segment left, or it would not count its retransmission as one.
+#[classifier]
+pub fn sd_drop(ctx: TcContext) -> i32 {
+    match select::selected(&ctx) {
+        Some(selected) if selected.lease_holds() => {
+            selected.count_selected();
+            // SAFETY: a helper without arguments, allowed in every program type.
+            let draw = unsafe { bpf_get_prandom_u32() };
+            if u64::from(draw) < selected.rule.threshold {
+                selected.count_hit();
+                TC_ACT_STOLEN as i32
+            } else {
+                TC_ACT_UNSPEC
+            }
+        }
+        _ => TC_ACT_UNSPEC,
+    }
+}
+
+/// Writes another status over a share of the HTTP/1 responses that begin in a selected packet.
+#[classifier]
+pub fn sd_http_status(ctx: TcContext) -> i32 {
+    if let Some(selected) = select::selected(&ctx) {
+        rewrite::status(&ctx, &selected);
+    }
+    TC_ACT_UNSPEC
+}
+
+#[cfg(not(test))]
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}
+
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

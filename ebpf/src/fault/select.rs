@@ -1,0 +1,117 @@
+//! Whether a packet is the fault's: protocol, ports and address, all of them; and never what keeps the host reachable.
+
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use aya_ebpf::programs::TcContext;
+use stormdrill_wire::fault::{
+    ADDRESS_INCLUDED, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, BY_SOURCE_ADDRESS, BY_SOURCE_PORT, FaultRule, FaultStats,
+    MANAGEMENT_SELECTED, PORT_WORDS, UNLISTED_ADDRESS_SELECTED,
+};
+
+use crate::maps;
+use crate::packet::{self, ICMPV6, Packet, TCP, UDP, Unread};
+
+/// A packet that matches the rule, whether or not the lease still holds.
+pub struct Selected {
+    pub packet: Packet,
+    pub rule: &'static FaultRule,
+    stats: *mut FaultStats,
+}
+
+impl Selected {
+    /// Whether the lease holds; if not, that is counted.
+    #[inline(always)]
+    pub fn lease_holds(&self) -> bool {
+        // SAFETY: a helper without arguments.
+        let now = unsafe { bpf_ktime_get_ns() };
+        let holds = now < maps::lease_until();
+        if !holds {
+            // SAFETY: the pointer is this CPU's entry of a per-CPU map, valid for the run of the program.
+            unsafe { (*self.stats).expired += 1 };
+        }
+        holds
+    }
+
+    #[inline(always)]
+    pub fn count_selected(&self) {
+        // SAFETY: as above.
+        unsafe { (*self.stats).selected += 1 };
+    }
+
+    #[inline(always)]
+    pub fn count_hit(&self) {
+        // SAFETY: as above.
+        unsafe { (*self.stats).hit += 1 };
+    }
+}
+
+/// Whether the fault's own ifb sent the packet on: it puts its index where the index of the receiving device is.
+#[inline(always)]
+pub fn comes_from_ifb(ctx: &TcContext) -> bool {
+    // SAFETY: the context is valid for the run of the program.
+    let from = unsafe { (*ctx.skb.skb).ingress_ifindex };
+    maps::rule().is_some_and(|rule| rule.ifb != 0 && rule.ifb == from)
+}
+
+/// Reads the packet and matches it with the rule.
+#[inline(always)]
+pub fn selected(ctx: &TcContext) -> Option<Selected> {
+    let stats = maps::stats()?;
+    let rule = maps::rule()?;
+    // SAFETY: the pointer is this CPU's entry of a per-CPU map, valid for the run of the program.
+    unsafe { (*stats).seen += 1 };
+    let packet = match packet::read(ctx, rule.link_header) {
+        Ok(packet) => packet,
+        Err(Unread::NotIp) => return None,
+        Err(Unread::Short) => {
+            // SAFETY: as above.
+            unsafe { (*stats).unreadable += 1 };
+            return None;
+        }
+    };
+    if matches(&packet, rule) { Some(Selected { packet, rule, stats }) } else { None }
+}
+
+#[inline(always)]
+fn matches(packet: &Packet, rule: &FaultRule) -> bool {
+    let flags = rule.flags;
+    if rule.protocol != 0 && rule.protocol != u32::from(packet.protocol) {
+        return false;
+    }
+    if flags & (BY_SOURCE_PORT | BY_DESTINATION_PORT) != 0 && !packet.has_ports {
+        return false;
+    }
+    if flags & BY_SOURCE_PORT != 0 && !maps::port_listed(packet.source_port, 0) {
+        return false;
+    }
+    if flags & BY_DESTINATION_PORT != 0 && !maps::port_listed(packet.destination_port, PORT_WORDS) {
+        return false;
+    }
+    if flags & MANAGEMENT_SELECTED == 0 && is_management(packet) {
+        return false;
+    }
+    if flags & (BY_SOURCE_ADDRESS | BY_DESTINATION_ADDRESS) != 0 {
+        let key = if flags & BY_SOURCE_ADDRESS != 0 { &packet.source } else { &packet.destination };
+        return match maps::address(key) {
+            Some(value) => value == ADDRESS_INCLUDED,
+            None => flags & UNLISTED_ADDRESS_SELECTED != 0,
+        };
+    }
+    true
+}
+
+/// What keeps a host reachable: SSH, DHCP, and IPv6's neighbour discovery and multicast listener messages. ARP is no IP at all.
+#[inline(always)]
+fn is_management(packet: &Packet) -> bool {
+    let (source, destination) = (packet.source_port, packet.destination_port);
+    match packet.protocol {
+        TCP => source == 22 || destination == 22,
+        UDP => is_dhcp(source) || is_dhcp(destination),
+        ICMPV6 => packet.icmp_type == 143 || (130..=137).contains(&packet.icmp_type),
+        _ => false,
+    }
+}
+
+#[inline(always)]
+fn is_dhcp(port: u16) -> bool {
+    port == 67 || port == 68 || port == 546 || port == 547
+}
