@@ -63,7 +63,7 @@ impl Sender {
     }
 
     #[inline(always)]
-    fn lost(&self) {
+    pub fn lost(&self) {
         // SAFETY: `counters` points into the counters map.
         count::add(unsafe { &raw mut (*self.counters).events_lost }, 1);
         count::health(health::EVENTS_LOST);
