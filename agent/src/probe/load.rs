@@ -37,10 +37,18 @@ impl Links {
     }
 }
 
-/// A link whose cgroup was removed, or that somebody detached by force, has no cgroup any more.
+/// Whether the link still holds a cgroup. One whose cgroup was removed, or that somebody detached by force, tells of cgroup 0.
+/// The kernel's description of our descriptor is read, since aya does not pass that part on.
 fn is_live(link: &FdLink) -> bool {
-    let _ = link;
-    true
+    let Ok(info) = link.info() else { return false };
+    let Ok(descriptors) = std::fs::read_dir("/proc/self/fdinfo") else { return false };
+    descriptors.flatten().any(|entry| {
+        let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+        let value = |key: &str| {
+            text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse::<u64>().ok())
+        };
+        value("link_id") == Some(u64::from(info.id())) && value("cgroup_id").is_some_and(|id| id != 0)
+    })
 }
 
 pub(super) fn attach(config: &ProbeConfig<'_>) -> Result<Probe, ProbeError> {
