@@ -314,6 +314,6 @@ fn an_answer_that_is_sent_again_gets_the_same_status_and_counts_once() {
 fn whenever_the_agent_is_killed_clean_leaves_the_tables_as_they_were() {
     in_namespace(|| {
         let _peer = Peer::new();
-        lab::survives_kills(8);
+        lab::survives_kills(4);
     });
 }
