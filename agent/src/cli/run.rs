@@ -19,6 +19,7 @@ use crate::diagnostic::{self, Style};
 use crate::driver::faults::Faults;
 use crate::driver::{self, DriverError, Outcome};
 use crate::exit::Exit;
+use crate::fault::clean::{self, CleanError, CleanProblem, Force};
 use crate::fault::plane::{FaultError, Plane};
 use crate::load::{self, LoadError};
 use crate::playbook_file;
@@ -38,6 +39,10 @@ enum RunError {
     Probe(#[from] ProbeError),
     #[error(transparent)]
     Driver(#[from] DriverError),
+    #[error("look for what a killed drill left")]
+    Leftovers(#[source] CleanError),
+    #[error("a killed drill's fault is still there; `stormdrill clean` has to succeed first")]
+    Stuck(#[source] CleanProblem),
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]
@@ -92,6 +97,7 @@ async fn carry_out(
     id: &str,
 ) -> Result<(Outcome, Option<LoadHealth>), RunError> {
     let prepared = Plane::new(state_dir).prepare(targets(playbook)).await?;
+    leave_no_leftovers(state_dir)?;
     let cgroup = host::scope(&playbook.scope, state_dir)?;
     let probe = Probe::attach(&ProbeConfig { cgroup, edges: &playbook.edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
     let session = Session::new(probe, &playbook.edges, TrackConfig::default());
@@ -101,6 +107,18 @@ async fn carry_out(
     let outcome = driver::drive(playbook, session, Faults::new(prepared), &mut abort, &mut progress).await;
     let health = running.and_then(load::Running::stop);
     Ok((outcome?, health))
+}
+
+/// Removes what a killed drill left in the kernel, before this one adds to it. What cannot be removed ends this one, too.
+fn leave_no_leftovers(state_dir: &Path) -> Result<(), RunError> {
+    let report = clean::clean(state_dir, Force::No).map_err(RunError::Leftovers)?;
+    for removed in &report.removed {
+        output::stderr(&format!("removed {removed}, left by a drill that was killed\n"));
+    }
+    match report.problems.into_iter().next() {
+        Some(problem) => Err(RunError::Stuck(problem)),
+        None => Ok(()),
+    }
 }
 
 /// Each fault with the edge that it is aimed at; the playbook's check saw to it that there is one.
