@@ -189,7 +189,7 @@ impl Job {
     fn run(&mut self) {
         #[expect(clippy::never_loop, reason = "the way to leave a sequence early")]
         loop {
-            sixteen_each!(step(self); 1 2 3 4);
+            sixteen_each!(step(self); 1 2 3);
             break;
         }
         end(self);
