@@ -19,6 +19,7 @@ use crate::diagnostic::{self, Style};
 use crate::driver::faults::Faults;
 use crate::driver::{self, DriverError, Outcome};
 use crate::exit::Exit;
+use crate::fault::clean::{self, CleanError, Force};
 use crate::fault::plane::{FaultError, Plane};
 use crate::load::{self, LoadError};
 use crate::playbook_file;
@@ -34,6 +35,8 @@ enum RunError {
     Runtime(#[source] io::Error),
     #[error(transparent)]
     Fault(#[from] FaultError),
+    #[error("look for what a killed drill left")]
+    Leftovers(#[from] CleanError),
     #[error(transparent)]
     Probe(#[from] ProbeError),
     #[error(transparent)]
@@ -92,6 +95,7 @@ async fn carry_out(
     id: &str,
 ) -> Result<(Outcome, Option<LoadHealth>), RunError> {
     let prepared = Plane::new(state_dir).prepare(targets(playbook)).await?;
+    remove_leftovers(state_dir)?;
     let cgroup = host::scope(&playbook.scope, state_dir)?;
     let probe = Probe::attach(&ProbeConfig { cgroup, edges: &playbook.edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
     let session = Session::new(probe, &playbook.edges, TrackConfig::default());
@@ -101,6 +105,18 @@ async fn carry_out(
     let outcome = driver::drive(playbook, session, Faults::new(prepared), &mut abort, &mut progress).await;
     let health = running.and_then(load::Running::stop);
     Ok((outcome?, health))
+}
+
+/// Takes out what killed drills left; running ones keep theirs. What is stuck is told and stays: its lease ran out, so that it does nothing.
+fn remove_leftovers(state_dir: &Path) -> Result<(), CleanError> {
+    let report = clean::clean(state_dir, Force::No)?;
+    for removed in &report.removed {
+        output::stderr(&format!("removed what a killed drill left: {removed}\n"));
+    }
+    for problem in &report.problems {
+        log::complain(&log::chain(problem));
+    }
+    Ok(())
 }
 
 /// Each fault with the edge that it is aimed at; the playbook's check saw to it that there is one.
