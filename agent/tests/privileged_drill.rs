@@ -13,7 +13,9 @@ use nix::sys::signal::Signal;
 use rig::agent::{Agent, Drill, journals};
 use rig::client::ask;
 use rig::json::{assert_keys, count, number, phase, text};
+use rig::nobody::Nobody;
 use rig::playbook::Playbook;
+use rig::process::Process;
 use rig::services::{Load, Service};
 use serde_json::Value;
 use stormdrill::fault::capability::{self, Capability};
@@ -212,6 +214,20 @@ fn a_killed_agents_fault_ends_in_time_and_clean_takes_the_rest() {
         assert!(scene.agent.has_no_journal());
         let again = scene.agent.run(&["clean"]);
         assert_eq!((again.code, again.stdout.as_str()), (Some(0), "nothing to remove\n"));
+    });
+}
+
+#[test]
+fn clean_without_privilege_is_an_error_and_no_success() {
+    in_namespace(|| {
+        let scene = Scene::new("1");
+        spoiled(&scene).kill();
+        let left = dump();
+        let ended = Process::start(&mut Nobody::new().command(&["clean"])).end();
+        assert_eq!(ended.code, Some(2), "{ended:#?}");
+        assert!(ended.stderr.contains("not permitted"), "{ended:#?}");
+        assert_eq!(dump(), left);
+        assert_eq!(scene.agent.run(&["clean"]).code, Some(0));
     });
 }
 
