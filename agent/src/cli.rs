@@ -16,9 +16,9 @@ mod doctor;
 mod host;
 mod observe;
 mod output;
-mod plan;
+pub mod plan;
 mod run;
-mod validate;
+pub mod validate;
 
 /// Finds out, before production does, whether your retries turn a dependency's blip into an outage.
 #[derive(Debug, Parser)]

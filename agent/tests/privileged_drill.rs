@@ -250,6 +250,20 @@ fn the_next_drill_takes_away_what_a_killed_one_left() {
     });
 }
 
+#[test]
+fn what_was_left_in_another_namespace_keeps_no_drill_from_running() {
+    let agent = Agent::new();
+    in_namespace(|| spoiled(&Scene { agent: agent.share(), ..Scene::new("1") }).kill());
+    assert_eq!(journals(&agent.state_dir()).len(), 1);
+    in_namespace(|| {
+        let scene = Scene { agent: agent.share(), ..Scene::new("1") };
+        let result = scene.agent.drill(&scene.playbook().phases(1, 1, 1).fault(FAULT).text()).end();
+        assert_eq!(result.ended.code, Some(3), "{result:#?}");
+        assert!(result.ended.stderr.contains("another network namespace"), "{result:#?}");
+        assert_eq!(journals(&agent.state_dir()).len(), 1, "the journal says what is elsewhere");
+    });
+}
+
 /// Ends a drill by a signal in a phase, and checks that it did so in good order.
 fn assert_ends_by(signal: Signal, in_phase: &str) {
     in_namespace(|| {

@@ -97,7 +97,7 @@ async fn a_budget_bounds_retries_when_everything_fails_and_only_one_layer_retrie
 
 #[tokio::test(flavor = "multi_thread")]
 async fn budgets_at_every_layer_multiply_too() {
-    let chain = ChainConfig { retry: RetryLayers::All, budget: BudgetLimits { share: 0.5, floor: 0 }, ..budgeted(2) };
+    let chain = ChainConfig { retry: RetryLayers::All, budget: BudgetLimits { share: 0.5, floor: 0, window: Duration::from_secs(10) }, ..budgeted(2) };
     let (load, rig) =
         run(failing(1.0), chain, |entry| LoadConfig { count: Some(200), ..LoadConfig::open(entry, 400.0) }).await;
     assert_conserved(&load, &rig);

@@ -1,4 +1,5 @@
 //! One connection as the kernel keeps it in the socket's storage, and the reading of a segment.
+#![allow(clippy::cast_possible_truncation, reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic")]
 //!
 //! The hooks of the two directions may run at the same time on two CPUs, so every field has one writer: the request
 //! side, the response side, the ingress hook, the egress hook, or `sock_ops` (which holds the socket).

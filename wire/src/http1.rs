@@ -1,4 +1,5 @@
 //! The HTTP/1.x recogniser: a resumable machine over one direction of one connection.
+#![allow(clippy::cast_possible_truncation, reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic")]
 //!
 //! It looks at the bytes through a [`Window`], one at a time or eight at once where a line holds nothing of interest. The
 //! same code runs in the kernel, in unit tests and in the fuzzer. It neither allocates nor panics, and its 16 bytes of
@@ -180,7 +181,7 @@ impl Machine {
     #[must_use]
     pub fn status_known(&self) -> bool {
         let phase = self.phase();
-        self.flags & RESPONSE != 0 && phase >= phase::LINE && phase <= phase::ENCODING
+        self.flags & RESPONSE != 0 && (phase::LINE..=phase::ENCODING).contains(&phase)
     }
 
     /// Bytes of the current head so far; of the last one after [`Step::HeadEnd`].
@@ -209,7 +210,7 @@ impl Machine {
     #[must_use]
     pub fn in_head(&self) -> bool {
         let phase = self.phase();
-        phase >= phase::METHOD && phase <= phase::ENCODING
+        (phase::METHOD..=phase::ENCODING).contains(&phase)
     }
 
     /// Bytes pass unread until the connection ends, or until a segment that starts like a message.
@@ -620,7 +621,7 @@ impl Machine {
             if b == b':' {
                 self.begin_value(value);
             } else {
-                self.to_line(b);
+                self.leave_for_line(b);
             }
             return Step::More;
         }
@@ -637,7 +638,7 @@ impl Machine {
         if lower == wanted {
             self.at = at + 1;
         } else {
-            self.to_line(b);
+            self.leave_for_line(b);
         }
         Step::More
     }
@@ -653,7 +654,7 @@ impl Machine {
 
     /// The line is of no interest after all; `b` may already end it.
     #[inline(always)]
-    fn to_line(&mut self, b: u8) {
+    fn leave_for_line(&mut self, b: u8) {
         self.set_phase(if b == b'\n' { phase::LINE_START } else { phase::LINE });
     }
 
@@ -664,7 +665,7 @@ impl Machine {
             self.flags |= HAS_LENGTH;
             self.acc = if self.acc > u64::MAX / 100 { self.acc } else { self.acc * 10 + digit as u64 };
         } else if b != b' ' && b != b'\t' {
-            self.to_line(b);
+            self.leave_for_line(b);
         }
         Step::More
     }

@@ -8,4 +8,5 @@ pub mod abi;
 pub mod http1;
 pub mod flow;
 pub mod conn;
+pub mod replay;
 pub mod fault;

@@ -40,7 +40,7 @@ const VARIANTS: [Variant; 2] = [
         name: "budgeted",
         story: "only the service retries: at most three tries, 10% budget, full jitter, the deadline passed on",
         client: &["--tries", "1", "--deadline", "on"],
-        chain: &["--policy", "budgeted", "--tries", "3", "--budget", "10%", "--deadline", "on", "--retry-layer", "service"],
+        chain: &["--policy", "budgeted", "--tries", "3", "--budget", "10%", "--budget-window", "1s", "--deadline", "on", "--retry-layer", "service"],
         verdict: "pass",
         exit: 0,
     },

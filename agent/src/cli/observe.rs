@@ -91,7 +91,7 @@ fn observe(edges: &[EdgeSpec], args: &super::Observe, state_dir: &Path) -> Resul
     let started_at = clock::wall_rfc3339();
     let (total, quality) = runtime.block_on(async {
         let cgroup = host::scope(&Scope::Host, state_dir)?;
-        let probe = Probe::attach(&ProbeConfig { cgroup, edges: edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
+        let probe = Probe::attach(&ProbeConfig { cgroup, edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
         let mut stop = signals::reasons().map_err(ObserveError::Runtime)?;
         let session = Session::new(probe, edges, TrackConfig::default());
         let mut table = progress::Stderr::new(edges);

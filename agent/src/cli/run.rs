@@ -19,7 +19,7 @@ use crate::diagnostic::{self, Style};
 use crate::driver::faults::Faults;
 use crate::driver::{self, DriverError, Outcome};
 use crate::exit::Exit;
-use crate::fault::clean::{self, CleanError, Force};
+use crate::fault::clean::{self, CleanError, CleanProblem, Force};
 use crate::fault::plane::{FaultError, Plane};
 use crate::load::{self, LoadError};
 use crate::playbook_file;
@@ -35,12 +35,14 @@ enum RunError {
     Runtime(#[source] io::Error),
     #[error(transparent)]
     Fault(#[from] FaultError),
-    #[error("look for what a killed drill left")]
-    Leftovers(#[from] CleanError),
     #[error(transparent)]
     Probe(#[from] ProbeError),
     #[error(transparent)]
     Driver(#[from] DriverError),
+    #[error("look for what a killed drill left")]
+    Leftovers(#[source] CleanError),
+    #[error("a killed drill's fault is still there; `stormdrill clean` has to succeed first")]
+    Stuck(#[source] CleanProblem),
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]
@@ -95,7 +97,7 @@ async fn carry_out(
     id: &str,
 ) -> Result<(Outcome, Option<LoadHealth>), RunError> {
     let prepared = Plane::new(state_dir).prepare(targets(playbook)).await?;
-    remove_leftovers(state_dir)?;
+    leave_no_leftovers(state_dir)?;
     let cgroup = host::scope(&playbook.scope, state_dir)?;
     let probe = Probe::attach(&ProbeConfig { cgroup, edges: &playbook.edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
     let session = Session::new(probe, &playbook.edges, TrackConfig::default());
@@ -107,14 +109,18 @@ async fn carry_out(
     Ok((outcome?, health))
 }
 
-/// Takes out what killed drills left; running ones keep theirs. What is stuck is told and stays: its lease ran out, so that it does nothing.
-fn remove_leftovers(state_dir: &Path) -> Result<(), CleanError> {
-    let report = clean::clean(state_dir, Force::No)?;
+/// Removes what a killed drill left in the kernel, before this one adds to it. What cannot be removed ends this one, too; but not what lies in
+/// another network namespace, which may be gone with all that was in it.
+fn leave_no_leftovers(state_dir: &Path) -> Result<(), RunError> {
+    let report = clean::clean(state_dir, Force::No).map_err(RunError::Leftovers)?;
     for removed in &report.removed {
-        output::stderr(&format!("removed what a killed drill left: {removed}\n"));
+        output::stderr(&format!("removed {removed}, left by a drill that was killed\n"));
     }
-    for problem in &report.problems {
-        log::complain(&log::chain(problem));
+    for problem in report.problems {
+        match problem {
+            CleanProblem::Elsewhere { .. } => output::stderr(&format!("left alone: {problem}\n")),
+            problem => return Err(RunError::Stuck(problem)),
+        }
     }
     Ok(())
 }

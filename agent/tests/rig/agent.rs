@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -15,7 +16,7 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_stormdrill");
 
 /// A place to run the agent in.
 pub(crate) struct Agent {
-    dir: TempDir,
+    dir: Arc<TempDir>,
 }
 
 /// A drill that is running.
@@ -39,7 +40,12 @@ pub(crate) struct Observation {
 
 impl Agent {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        Self { dir: Arc::new(tempfile::tempdir().unwrap()) }
+    }
+
+    /// The same place for another one.
+    pub(crate) fn share(&self) -> Self {
+        Self { dir: Arc::clone(&self.dir) }
     }
 
     /// A path in the agent's own folder.
