@@ -109,16 +109,20 @@ async fn carry_out(
     Ok((outcome?, health))
 }
 
-/// Removes what a killed drill left in the kernel, before this one adds to it. What cannot be removed ends this one, too.
+/// Removes what a killed drill left in the kernel, before this one adds to it. What cannot be removed ends this one, too; but not what lies in
+/// another network namespace, which may be gone with all that was in it.
 fn leave_no_leftovers(state_dir: &Path) -> Result<(), RunError> {
     let report = clean::clean(state_dir, Force::No).map_err(RunError::Leftovers)?;
     for removed in &report.removed {
         output::stderr(&format!("removed {removed}, left by a drill that was killed\n"));
     }
-    match report.problems.into_iter().next() {
-        Some(problem) => Err(RunError::Stuck(problem)),
-        None => Ok(()),
+    for problem in report.problems {
+        match problem {
+            CleanProblem::Elsewhere { .. } => output::stderr(&format!("left alone: {problem}\n")),
+            problem => return Err(RunError::Stuck(problem)),
+        }
     }
+    Ok(())
 }
 
 /// Each fault with the edge that it is aimed at; the playbook's check saw to it that there is one.
