@@ -195,11 +195,8 @@ mod tests {
 
     #[test]
     fn each_retry_counts_under_its_strongest_evidence() {
-        let cases = [
-            (Some(2), Some("r"), Some(Evidence::Marker)),
-            (Some(2), None, Some(Evidence::Marker)),
-            (None, Some("r"), Some(Evidence::Id)),
-        ];
+        let cases =
+            [(Some(2), Some("r"), Some(Evidence::Marker)), (Some(2), None, Some(Evidence::Marker)), (None, Some("r"), Some(Evidence::Id))];
         for (marker, id, expected) in cases {
             let finding = after_failure(identity(None, Some("r")), identity(marker, id));
             assert_eq!(finding.evidence, expected, "{marker:?} {id:?}");

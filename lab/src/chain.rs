@@ -121,9 +121,7 @@ impl ChainConfig {
         match self.policy {
             _ if !retries => RetryPolicy::fail_fast(),
             Policy::Naive => RetryPolicy::naive(self.tries),
-            Policy::Budgeted => {
-                RetryPolicy { tries: self.tries, backoff: Some(self.backoff), budget: Some(self.budget) }
-            }
+            Policy::Budgeted => RetryPolicy { tries: self.tries, backoff: Some(self.backoff), budget: Some(self.budget) },
         }
     }
 }

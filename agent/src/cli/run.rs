@@ -48,10 +48,7 @@ enum RunError {
     #[error(transparent)]
     Scope(#[from] host::ScopeError),
     #[error("write {}", path.display())]
-    Write {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
 }
 
 pub(super) fn run(args: &super::Run, state_dir: &Path) -> Exit {
@@ -91,11 +88,7 @@ fn drill(playbook: &Playbook, args: &super::Run, state_dir: &Path) -> Result<Exi
 }
 
 /// Everything between the checked playbook and the last window. Nothing is changed before all is known to be possible.
-async fn carry_out(
-    playbook: &Playbook,
-    state_dir: &Path,
-    id: &str,
-) -> Result<(Outcome, Option<LoadHealth>), RunError> {
+async fn carry_out(playbook: &Playbook, state_dir: &Path, id: &str) -> Result<(Outcome, Option<LoadHealth>), RunError> {
     let prepared = Plane::new(state_dir).prepare(targets(playbook)).await?;
     leave_no_leftovers(state_dir)?;
     let cgroup = host::scope(&playbook.scope, state_dir)?;
@@ -131,13 +124,7 @@ fn targets(playbook: &Playbook) -> Vec<(FaultSpec, stormdrill_core::edge::EdgeSp
     playbook.faults.iter().filter_map(|fault| Some((fault.clone(), edge(fault)?))).collect()
 }
 
-fn judged(
-    playbook: &Playbook,
-    outcome: Outcome,
-    load: Option<LoadHealth>,
-    id: String,
-    started_at: String,
-) -> DrillResult {
+fn judged(playbook: &Playbook, outcome: Outcome, load: Option<LoadHealth>, id: String, started_at: String) -> DrillResult {
     let Outcome { end, phases, windows, faults, quality } = outcome;
     let evidence = Evidence { edges: &playbook.edges, phases: &phases, windows: &windows, faults: &faults, load };
     let judgements = judge::judge(&playbook.expect, &evidence);

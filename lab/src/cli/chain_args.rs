@@ -117,9 +117,7 @@ impl ChainArgs {
         match &self.ports {
             Ports::From(0) => Ok(vec![0; layers]),
             Ports::From(first) => (0..self.layers)
-                .map(|n| {
-                    first.checked_add(n).ok_or(ChainArgsError::PortsEnd { first: *first, layer: usize::from(n) + 1 })
-                })
+                .map(|n| first.checked_add(n).ok_or(ChainArgsError::PortsEnd { first: *first, layer: usize::from(n) + 1 }))
                 .collect(),
             Ports::Each(ports) if ports.len() == layers => Ok(ports.clone()),
             Ports::Each(ports) => Err(ChainArgsError::Ports { given: ports.len(), layers }),
@@ -186,9 +184,6 @@ mod tests {
         assert_eq!(retry("--layers 2 --names gateway,service --retry-layer gateway"), Ok(RetryLayers::Only(1)));
         assert_eq!(retry("--layers 2 --policy budgeted --retry-layer all"), Ok(RetryLayers::All));
         let error = retry("--layers 2 --retry-layer 3").unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "--retry-layer \"3\" is no layer: write all, a number from 1 to 2, or one of: layer1, layer2"
-        );
+        assert_eq!(error, "--retry-layer \"3\" is no layer: write all, a number from 1 to 2, or one of: layer1, layer2");
     }
 }
