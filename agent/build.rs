@@ -4,7 +4,6 @@
 //! older than its sources. Objects are looked for in `STORMDRILL_BPF_DIR`, else in `target/bpf`. With `STORMDRILL_SKIP_BPF` set, a
 //! missing or outdated object becomes an empty file, so that `cargo check` and clippy work on a machine without that toolchain.
 
-
 #[path = "build/objects.rs"]
 mod objects;
 

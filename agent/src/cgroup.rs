@@ -50,7 +50,9 @@ pub fn find_or_mount(state_dir: &Path) -> Result<PathBuf, CgroupError> {
     if let Some(path) = find(&table) {
         return Ok(path);
     }
-    if !fs::read_to_string("/proc/filesystems").is_ok_and(|list| list.lines().any(|line| line.trim_start_matches("nodev").trim() == "cgroup2")) {
+    if !fs::read_to_string("/proc/filesystems")
+        .is_ok_and(|list| list.lines().any(|line| line.trim_start_matches("nodev").trim() == "cgroup2"))
+    {
         return Err(CgroupError::Unsupported);
     }
     let path = state_dir.join("cgroup2");

@@ -121,7 +121,9 @@ pub fn main() -> Exit {
     match cli.command {
         Command::Run(args) => run::run(&args, &cli.state_dir),
         Command::Validate { playbooks } => playbook_command(|out, err| validate::run(&playbooks, &[], Style::of_stderr(), out, err)),
-        Command::Plan { playbook, set } => playbook_command(|out, err| plan::run(&playbook, &set, &host::facts(), Style::of_stderr(), out, err)),
+        Command::Plan { playbook, set } => {
+            playbook_command(|out, err| plan::run(&playbook, &set, &host::facts(), Style::of_stderr(), out, err))
+        }
         Command::Observe(args) => observe::run(&args, &cli.state_dir),
         Command::Doctor { json } => doctor::run(json, &cli.state_dir),
         Command::Clean { force } => clean::run(&cli.state_dir, force),

@@ -7,8 +7,7 @@ use std::fmt;
 use std::io::IsTerminal;
 
 use miette::{
-    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError,
-    MietteSpanContents, SourceCode, SourceSpan, SpanContents,
+    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents,
 };
 use stormdrill_core::playbook::problem::{Problem, Source};
 
@@ -31,11 +30,7 @@ impl Style {
     #[must_use]
     pub fn of_stderr() -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        if wanted && std::io::stderr().is_terminal() {
-            Self::Colours
-        } else {
-            Self::Plain
-        }
+        if wanted && std::io::stderr().is_terminal() { Self::Colours } else { Self::Plain }
     }
 }
 
@@ -54,11 +49,7 @@ fn problems(rejected: &Rejected, style: Style) -> String {
         Style::Plain => GraphicalTheme::unicode_nocolor(),
         Style::Colours => GraphicalTheme::unicode(),
     };
-    let handler = GraphicalReportHandler::new_themed(theme)
-        .with_context_lines(1)
-        .with_wrap_lines(false)
-        .with_links(false)
-        .with_width(120);
+    let handler = GraphicalReportHandler::new_themed(theme).with_context_lines(1).with_wrap_lines(false).with_links(false).with_width(120);
     let mut out = String::new();
     for problem in &rejected.problems {
         let shown = Shown::new(problem, rejected);
@@ -70,11 +61,7 @@ fn problems(rejected: &Rejected, style: Style) -> String {
         out.push('\n');
     }
     let count = rejected.problems.len();
-    out + &format!(
-        "{}: {count} {}\n",
-        rejected.path.display(),
-        if count == 1 { "problem" } else { "problems" }
-    )
+    out + &format!("{}: {count} {}\n", rejected.path.display(), if count == 1 { "problem" } else { "problems" })
 }
 
 /// A text that shows the lines of a place whole, and no others: neighbours would bury the place among many problems.
@@ -85,12 +72,7 @@ struct Lines {
 }
 
 impl SourceCode for Lines {
-    fn read_span<'a>(
-        &'a self,
-        span: &SourceSpan,
-        before: usize,
-        _after: usize,
-    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+    fn read_span<'a>(&'a self, span: &SourceSpan, before: usize, _after: usize) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
         let (mut start, mut end) = (span.offset(), span.offset() + span.len());
         let (Some(front), Some(rest)) = (self.text.get(..start), self.text.get(end..)) else {
             return Err(MietteError::OutOfBounds);
@@ -107,8 +89,7 @@ impl SourceCode for Lines {
         let data = &self.text.as_bytes()[start..end];
         let lines = self.text[start..end].matches('\n').count() + 1;
         let span = SourceSpan::new(start.into(), end - start);
-        let contents =
-            MietteSpanContents::new_named(self.name.clone(), data, span, line, column, lines);
+        let contents = MietteSpanContents::new_named(self.name.clone(), data, span, line, column, lines);
         Ok(Box::new(contents))
     }
 }
@@ -127,17 +108,11 @@ impl<'a> Shown<'a> {
         let (name, text) = match problem.place.source {
             Source::File => (rejected.path.display().to_string(), rejected.text.clone()),
             Source::Set(index) => {
-                let set = rejected
-                    .overrides
-                    .get(index)
-                    .map(|set| format!("{}={}", set.path, set.value));
+                let set = rejected.overrides.get(index).map(|set| format!("{}={}", set.path, set.value));
                 ("--set".to_owned(), set.unwrap_or_default())
             }
         };
-        let (start, end) = (
-            problem.place.start.min(text.len()),
-            problem.place.end.min(text.len()),
-        );
+        let (start, end) = (problem.place.start.min(text.len()), problem.place.end.min(text.len()));
         let label = LabeledSpan::new(Some(problem.label.clone()), start, end - start);
         let before = text.get(..start).unwrap_or_default();
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -145,19 +120,9 @@ impl<'a> Shown<'a> {
         if line.len() > MAX_LINE || text.is_empty() {
             let (number, column) = problem.place.line_and_column(&text);
             let message = format!("{name}:{number}:{column}: {}", problem.message);
-            return Self {
-                problem,
-                message,
-                source: None,
-                label,
-            };
+            return Self { problem, message, source: None, label };
         }
-        Self {
-            problem,
-            message: problem.message.clone(),
-            source: Some(Lines { name, text }),
-            label,
-        }
+        Self { problem, message: problem.message.clone(), source: Some(Lines { name, text }), label }
     }
 }
 
@@ -175,10 +140,7 @@ impl Diagnostic for Shown<'_> {
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.problem
-            .help
-            .as_ref()
-            .map(|help| Box::new(help) as Box<dyn fmt::Display>)
+        self.problem.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {

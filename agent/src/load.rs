@@ -67,8 +67,7 @@ struct State {
 /// When the URL names no address that resolves, or a thread cannot be had.
 pub fn start(load: &Load, tag: &str) -> Result<Running, LoadError> {
     let target = resolve(&load.url)?;
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(LoadError::Start)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(LoadError::Start)?;
     let stop = Arc::new(AtomicBool::new(false));
     let (rate, timeout, tag, seen) = (load.rate, load.timeout, tag.to_owned(), Arc::clone(&stop));
     let thread = std::thread::Builder::new()
@@ -143,11 +142,7 @@ async fn generate(target: Target, rate: f64, timeout: Duration, tag: String, sto
 /// One request on an idle connection, or a new one. The connection is kept only after a whole answer.
 async fn request(target: &Target, state: &RefCell<State>, id: String) -> Option<()> {
     let mut sender = connection(target, state).await?;
-    let request = Request::get(&target.path)
-        .header("host", &target.authority)
-        .header("x-request-id", id)
-        .body(Empty::new())
-        .ok()?;
+    let request = Request::get(&target.path).header("host", &target.authority).header("x-request-id", id).body(Empty::new()).ok()?;
     state.borrow_mut().sent += 1;
     let answer = sender.send_request(request).await.ok()?;
     answer.into_body().collect().await.ok()?;

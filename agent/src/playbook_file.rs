@@ -27,10 +27,7 @@ impl FromStr for Override {
 
     fn from_str(text: &str) -> Result<Self, NoEqualsSign> {
         let (path, value) = text.split_once('=').ok_or(NoEqualsSign)?;
-        Ok(Self {
-            path: path.to_owned(),
-            value: value.to_owned(),
-        })
+        Ok(Self { path: path.to_owned(), value: value.to_owned() })
     }
 }
 
@@ -79,31 +76,15 @@ pub struct Rejected {
 /// # Errors
 /// When the file cannot be read, is no text, or has problems.
 pub fn read(path: &Path, overrides: &[Override]) -> Result<Playbook, ReadError> {
-    let bytes = fs::read(path).map_err(|source| ReadError::Unreadable {
-        path: path.to_owned(),
-        source,
-    })?;
+    let bytes = fs::read(path).map_err(|source| ReadError::Unreadable { path: path.to_owned(), source })?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
-        ReadError::NotUtf8 {
-            path: path.to_owned(),
-            line,
-        }
+        ReadError::NotUtf8 { path: path.to_owned(), line }
     })?;
-    let pairs: Vec<(&str, &str)> = overrides
-        .iter()
-        .map(|set| (set.path.as_str(), set.value.as_str()))
-        .collect();
+    let pairs: Vec<(&str, &str)> = overrides.iter().map(|set| (set.path.as_str(), set.value.as_str())).collect();
     playbook::parse_with(&text, &pairs).map_err(|problems| {
-        let rejected = Rejected {
-            path: path.to_owned(),
-            text,
-            overrides: overrides.to_vec(),
-            problems,
-        };
-        ReadError::Rejected {
-            rejected: Box::new(rejected),
-        }
+        let rejected = Rejected { path: path.to_owned(), text, overrides: overrides.to_vec(), problems };
+        ReadError::Rejected { rejected: Box::new(rejected) }
     })
 }

@@ -4,10 +4,10 @@
 //! when no CPU can still be adding to the old one, its counts are read. So a window's counts are complete
 //! when they are read, and each request is in exactly one window.
 
+use std::collections::BTreeMap;
 use stormdrill_core::edge::{EdgeId, EdgeSpec};
 use stormdrill_core::event::ProbeEvent;
 use stormdrill_core::result::DataQuality;
-use std::collections::BTreeMap;
 
 use stormdrill_core::track::ledger::Ledger;
 use stormdrill_core::track::{TrackConfig, Tracker};

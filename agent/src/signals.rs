@@ -11,9 +11,7 @@ use tokio::sync::mpsc;
 /// When a handler cannot be installed.
 pub fn reasons() -> io::Result<mpsc::Receiver<String>> {
     let (sender, receiver) = mpsc::channel(8);
-    for (name, kind) in
-        [("SIGINT", SignalKind::interrupt()), ("SIGTERM", SignalKind::terminate()), ("SIGHUP", SignalKind::hangup())]
-    {
+    for (name, kind) in [("SIGINT", SignalKind::interrupt()), ("SIGTERM", SignalKind::terminate()), ("SIGHUP", SignalKind::hangup())] {
         let mut stream = signal(kind)?;
         let sender = sender.clone();
         tokio::spawn(async move {

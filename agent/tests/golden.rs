@@ -9,10 +9,7 @@ use stormdrill::playbook_file::Override;
 use stormdrill_core::plan::host::{Feature, HostFacts};
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap()
-        .to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
 /// Exit code, standard output and standard error of `validate`; paths relative to the repository.
@@ -25,16 +22,11 @@ fn validate(path: &Path, set: &[&str]) -> (u8, String, String) {
 }
 
 fn readable(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec())
-        .unwrap()
-        .replace(&format!("{}/", root().display()), "")
+    String::from_utf8(bytes.to_vec()).unwrap().replace(&format!("{}/", root().display()), "")
 }
 
 fn bad(name: &str) -> String {
-    let path = root()
-        .join("agent/tests/golden/bad")
-        .join(name)
-        .with_extension("yaml");
+    let path = root().join("agent/tests/golden/bad").join(name).with_extension("yaml");
     let (code, out, err) = validate(&path, &[]);
     assert_eq!((code, out.as_str()), (64, ""), "{err}");
     err
@@ -80,13 +72,7 @@ fn a_tab_is_shown_where_it_is() {
 #[test]
 fn a_bad_override_is_shown_as_it_stands_on_the_command_line() {
     let path = root().join("playbooks/retry-amplification.yaml");
-    let set = [
-        "phases.fault=10",
-        "faults.0.to=stroe",
-        "faults.7.loss=3%",
-        "obsreve.window=1s",
-        "name.x=y",
-    ];
+    let set = ["phases.fault=10", "faults.0.to=stroe", "faults.7.loss=3%", "obsreve.window=1s", "name.x=y"];
     let (code, _, err) = validate(&path, &set);
     assert_eq!(code, 64);
     insta::assert_snapshot!(err);
@@ -98,17 +84,10 @@ fn what_cannot_be_read_is_named() {
     let path = directory.path().join("latin1.yaml");
     std::fs::write(&path, b"version: 1\nname: caf\xe9\n").unwrap();
     let (code, _, err) = validate(&path, &[]);
-    assert_eq!(
-        (code, err.ends_with("latin1.yaml:2: not UTF-8 text\n")),
-        (64, true),
-        "{err}"
-    );
+    assert_eq!((code, err.ends_with("latin1.yaml:2: not UTF-8 text\n")), (64, true), "{err}");
     let (code, _, err) = validate(&directory.path().join("absent.yaml"), &[]);
     assert_eq!(code, 64);
-    assert!(
-        err.contains("absent.yaml") && err.contains("No such file"),
-        "{err}"
-    );
+    assert!(err.contains("absent.yaml") && err.contains("No such file"), "{err}");
 }
 
 #[test]
@@ -118,19 +97,13 @@ fn a_place_in_an_endless_line_is_told_without_the_line() {
     std::fs::write(&path, format!("version: 1\nfoo: {}\n", "x".repeat(100_000))).unwrap();
     let (code, _, err) = validate(&path, &[]);
     assert_eq!(code, 64);
-    assert!(
-        err.contains("long.yaml:2:1: a playbook has no key `foo`"),
-        "{err}"
-    );
+    assert!(err.contains("long.yaml:2:1: a playbook has no key `foo`"), "{err}");
     assert!(err.len() < 4_000, "{}", err.len());
 }
 
 #[test]
 fn the_shipped_playbooks_are_good_and_their_plans_known() {
-    let mut playbooks: Vec<PathBuf> = std::fs::read_dir(root().join("playbooks"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let mut playbooks: Vec<PathBuf> = std::fs::read_dir(root().join("playbooks")).unwrap().map(|entry| entry.unwrap().path()).collect();
     playbooks.sort();
     assert!(!playbooks.is_empty());
     for path in playbooks {
@@ -146,36 +119,20 @@ fn the_shipped_playbooks_are_good_and_their_plans_known() {
 fn a_plan_says_what_the_host_lacks() {
     let mut facts = HostFacts::default();
     facts.kernel = Some("6.1.0-40-cloud-amd64".to_owned());
-    let facts = facts
-        .with(Feature::SchNetem, false)
-        .with(Feature::ClsBpf, true);
-    let plan = plan(
-        &root().join("agent/tests/golden/packet-faults.yaml"),
-        &facts,
-    );
+    let facts = facts.with(Feature::SchNetem, false).with(Feature::ClsBpf, true);
+    let plan = plan(&root().join("agent/tests/golden/packet-faults.yaml"), &facts);
     insta::assert_snapshot!(plan);
 }
 
 #[test]
 fn the_reference_has_every_metric_and_its_example_is_good() {
     let reference = std::fs::read_to_string(root().join("docs/playbook.md")).unwrap();
-    let examples: Vec<&str> = reference
-        .split("```yaml\n")
-        .skip(1)
-        .map(|rest| rest.split("```").next().unwrap())
-        .collect();
+    let examples: Vec<&str> = reference.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(!examples.is_empty());
     for example in examples {
-        assert!(
-            stormdrill_core::playbook::parse(example).is_ok(),
-            "{example}"
-        );
+        assert!(stormdrill_core::playbook::parse(example).is_ok(), "{example}");
     }
     for row in stormdrill_core::expectation::metric::METRICS {
-        assert!(
-            reference.contains(&format!("`{}", row.name)),
-            "{}",
-            row.name
-        );
+        assert!(reference.contains(&format!("`{}", row.name)), "{}", row.name);
     }
 }

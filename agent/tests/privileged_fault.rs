@@ -7,9 +7,12 @@ mod lab;
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lab::{Client, Nginx, Peer, apply, arriving, dump, edge, has_no_journal, hold, in_namespace, is_plausible, kill, run, spec};
+use lab::{Client, Habit, Nginx, Peer, apply, arriving, dump, edge, has_no_journal, hold, in_namespace, is_plausible, kill, run, spec};
 use stormdrill::fault::capability::{self, Capability};
 use stormdrill::fault::clean::{self, Force, clean};
 use stormdrill::fault::plane::{FaultError, Plane};
@@ -220,17 +223,10 @@ fn a_fault_that_is_not_renewed_ends_by_itself_within_four_seconds() {
     });
 }
 
-/// Not a test of its own: with the variable set, a process that holds a fault until it is killed.
+/// Not a test of its own: in a process that another test starts, it holds a fault until it is killed.
 #[test]
 fn holder() {
-    let Ok(state) = std::env::var("STORMDRILL_TEST_HOLD") else {
-        return;
-    };
-    let mut fault = apply(state.as_ref(), http_status(1.0), Direction::Egress, on_loopback(Some("127.0.0.1"), 8081));
-    loop {
-        fault.renew().unwrap();
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    lab::holder(&http_status(1.0), Direction::Egress, &on_loopback(Some("127.0.0.1"), 8081));
 }
 
 #[test]
@@ -240,7 +236,7 @@ fn a_killed_agents_fault_is_cleaned_up_and_a_living_ones_is_not() {
         let _nginx = Nginx::start(&["127.0.0.1:8081"]);
         let before = dump();
         let mut client = Client::connect("127.0.0.1:8081");
-        let holder = hold(state.path());
+        let holder = hold(state.path(), Habit::Renew);
         lab::wait_until("the fault holds", || client.get("/").0 == 503);
 
         let report = clean(state.path(), Force::No).unwrap();
@@ -267,7 +263,7 @@ fn leftovers_are_found_by_name_when_the_journal_is_lost() {
     in_namespace(|| {
         let state = tempfile::tempdir().unwrap();
         let before = dump();
-        let holder = hold(state.path());
+        let holder = hold(state.path(), Habit::Renew);
         lab::wait_until("the fault is in", || dump().contains("stormdrill:sd"));
         kill(holder);
         let elsewhere = tempfile::tempdir().unwrap();
@@ -383,4 +379,40 @@ fn a_status_that_breaks_the_framing_is_refused() {
             .unwrap_err();
         assert!(matches!(error, FaultError::Status { .. }), "{error}");
     }
+}
+
+#[test]
+fn whenever_the_agent_is_killed_clean_leaves_the_tables_as_they_were() {
+    in_namespace(|| {
+        lab::survives_kills(25);
+    });
+}
+
+#[test]
+fn clean_without_the_privilege_is_an_error_and_removes_nothing() {
+    in_namespace(|| {
+        let state = tempfile::tempdir().unwrap();
+        let holder = hold(state.path(), Habit::Renew);
+        lab::wait_until("the fault is in", || dump().contains("stormdrill:sd"));
+        kill(holder);
+        let held = dump();
+        // A copy where everybody can run it.
+        let program = state.path().join("stormdrill");
+        std::fs::copy(env!("CARGO_BIN_EXE_stormdrill"), &program).unwrap();
+        std::fs::set_permissions(state.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let clean = |user: u32| {
+            Command::new(&program).args(["--state-dir", state.path().to_str().unwrap(), "clean"]).uid(user).gid(user).output().unwrap()
+        };
+
+        let output = clean(65_534);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains("Operation not permitted"), "{text}");
+        assert_eq!(dump(), held);
+
+        let output = clean(0);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).starts_with("removed sd"), "{output:?}");
+        assert!(!dump().contains("stormdrill"));
+    });
 }

@@ -8,7 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use lab::{Client, Peer, apply, arriving, dump, edge, has_no_journal, hold, in_namespace, is_plausible, kill, ping, run, spec};
+use lab::{Client, Habit, Peer, apply, arriving, dump, edge, has_no_journal, hold, in_namespace, is_plausible, kill, ping, run, spec};
 use stormdrill::fault::clean::{Force, clean};
 use stormdrill::fault::plane::Plane;
 use stormdrill_core::edge::{EdgeSpec, Role};
@@ -217,17 +217,10 @@ fn a_tree_of_someone_else_survives_byte_for_byte() {
     });
 }
 
-/// Not a test of its own: with the variable set, a process that holds a delay until it is killed.
+/// Not a test of its own: in a process that another test starts, it holds a fault until it is killed.
 #[test]
 fn holder() {
-    let Ok(state) = std::env::var("STORMDRILL_TEST_HOLD") else {
-        return;
-    };
-    let mut fault = apply(state.as_ref(), delay(200), Direction::Both, peer_edge(None));
-    loop {
-        fault.renew().unwrap();
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    lab::holder(&delay(200), Direction::Both, &peer_edge(None));
 }
 
 #[test]
@@ -236,7 +229,7 @@ fn a_killed_agents_delay_ends_by_itself_and_clean_takes_the_rest() {
         let _peer = Peer::new();
         let state = tempfile::tempdir().unwrap();
         let before = dump();
-        let holder = hold(state.path());
+        let holder = hold(state.path(), Habit::Renew);
         lab::wait_until("the delay holds", || ping_once() > 300.0);
         kill(holder);
         let begin = Instant::now();
@@ -261,7 +254,7 @@ fn a_filter_whose_ifb_is_gone_is_found_and_removed() {
         let _peer = Peer::new();
         let state = tempfile::tempdir().unwrap();
         let before = dump();
-        let holder = hold(state.path());
+        let holder = hold(state.path(), Habit::Renew);
         lab::wait_until("the delay holds", || ping_once() > 300.0);
         kill(holder);
         for ifb in ifbs() {
@@ -314,5 +307,13 @@ fn an_answer_that_is_sent_again_gets_the_same_status_and_counts_once() {
         let counts = statuses.counts().unwrap()[0];
         assert_eq!((counts.selected, counts.hit), (100, hits));
         assert!(statuses.remove_blocking().error.is_none() && loss.remove_blocking().error.is_none());
+    });
+}
+
+#[test]
+fn whenever_the_agent_is_killed_clean_leaves_the_tables_as_they_were() {
+    in_namespace(|| {
+        let _peer = Peer::new();
+        lab::survives_kills(4);
     });
 }

@@ -15,10 +15,7 @@ pub const OTHER: &str = "other";
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    (1..=MAX_NAME).contains(&text.len())
-        && text.chars().all(allowed)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
+    (1..=MAX_NAME).contains(&text.len()) && text.chars().all(allowed) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 /// Which end of a connection this host's socket is.
@@ -77,11 +74,7 @@ impl fmt::Display for Cidr {
     /// `10.2.0.0/16`; a single host without its prefix.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bits = if self.address.is_ipv4() { 32 } else { 128 };
-        if self.prefix == bits {
-            write!(f, "{}", self.address)
-        } else {
-            write!(f, "{}/{}", self.address, self.prefix)
-        }
+        if self.prefix == bits { write!(f, "{}", self.address) } else { write!(f, "{}/{}", self.address, self.prefix) }
     }
 }
 
@@ -97,11 +90,7 @@ pub struct PortRange {
 impl fmt::Display for PortRange {
     /// `8080`, or `8000-8099`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.first == self.last {
-            write!(f, "{}", self.first)
-        } else {
-            write!(f, "{}-{}", self.first, self.last)
-        }
+        if self.first == self.last { write!(f, "{}", self.first) } else { write!(f, "{}-{}", self.first, self.last) }
     }
 }
 

@@ -95,12 +95,7 @@ pub enum Distribution {
 
 impl Distribution {
     /// All distributions.
-    pub const ALL: [Self; 4] = [
-        Self::Uniform,
-        Self::Normal,
-        Self::Pareto,
-        Self::ParetoNormal,
-    ];
+    pub const ALL: [Self; 4] = [Self::Uniform, Self::Normal, Self::Pareto, Self::ParetoNormal];
 
     /// The word used in playbooks, as tc spells it.
     #[must_use]

@@ -125,9 +125,9 @@ impl Machine {
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         match &self.state {
-            State::Baseline { until_ns, next_ns }
-            | State::Fault { until_ns, next_ns }
-            | State::Recovery { until_ns, next_ns } => Some(*until_ns.min(next_ns)),
+            State::Baseline { until_ns, next_ns } | State::Fault { until_ns, next_ns } | State::Recovery { until_ns, next_ns } => {
+                Some(*until_ns.min(next_ns))
+            }
             State::Draining { until_ns } => Some(*until_ns),
             State::Idle | State::Applying { .. } | State::Removing { .. } | State::Done(_) => None,
         }
@@ -146,9 +146,7 @@ impl Machine {
             State::Baseline { until_ns, .. } => Some((PhaseName::Baseline, *until_ns)),
             State::Fault { until_ns, .. } => Some((PhaseName::Fault, *until_ns)),
             State::Recovery { until_ns, .. } => Some((PhaseName::Recovery, *until_ns)),
-            State::Idle | State::Applying { .. } | State::Removing { .. } | State::Draining { .. } | State::Done(_) => {
-                None
-            }
+            State::Idle | State::Applying { .. } | State::Removing { .. } | State::Draining { .. } | State::Done(_) => None,
         }
     }
 
@@ -193,10 +191,7 @@ impl Machine {
             (State::Applying { abort: None }, Event::Applied { at_ns }) => {
                 self.begin(PhaseName::Fault, at_ns);
                 let until_ns = at_ns.saturating_add(nanos(self.lengths.fault));
-                (
-                    State::Fault { until_ns, next_ns: at_ns.saturating_add(self.window_ns) },
-                    vec![Effect::OpenWindow(PhaseName::Fault)],
-                )
+                (State::Fault { until_ns, next_ns: at_ns.saturating_add(self.window_ns) }, vec![Effect::OpenWindow(PhaseName::Fault)])
             }
             (State::Applying { .. }, Event::ApplyFailed { reason, .. }) => {
                 (State::Removing { then: Some(End::NotApplied(reason)) }, vec![Effect::RemoveFaults])
@@ -220,16 +215,11 @@ impl Machine {
                     vec![Effect::OpenWindow(PhaseName::Transition), Effect::RemoveFaults],
                 )
             }
-            (State::Removing { then: Some(end) }, Event::Removed { .. }) => {
-                (State::Done(end), vec![Effect::CloseWindow, Effect::Finish])
-            }
+            (State::Removing { then: Some(end) }, Event::Removed { .. }) => (State::Done(end), vec![Effect::CloseWindow, Effect::Finish]),
             (State::Removing { then: None }, Event::Removed { at_ns }) => {
                 self.begin(PhaseName::Recovery, at_ns);
                 let until_ns = at_ns.saturating_add(nanos(self.lengths.recovery));
-                (
-                    State::Recovery { until_ns, next_ns: at_ns.saturating_add(self.window_ns) },
-                    vec![Effect::OpenWindow(PhaseName::Recovery)],
-                )
+                (State::Recovery { until_ns, next_ns: at_ns.saturating_add(self.window_ns) }, vec![Effect::OpenWindow(PhaseName::Recovery)])
             }
             (State::Removing { then: None }, Event::Abort { reason, .. }) => {
                 (State::Removing { then: Some(End::Aborted(reason)) }, Vec::new())
@@ -253,9 +243,7 @@ impl Machine {
                 (State::Done(End::Complete), vec![Effect::Finish])
             }
             // Every phase was run: an abort now has nothing left to abort but the wait.
-            (State::Draining { .. }, Event::Drained | Event::Abort { .. }) => {
-                (State::Done(End::Complete), vec![Effect::Finish])
-            }
+            (State::Draining { .. }, Event::Drained | Event::Abort { .. }) => (State::Done(End::Complete), vec![Effect::Finish]),
             (State::Idle, Event::Abort { reason, .. }) => (State::Done(End::Aborted(reason)), vec![Effect::Finish]),
             (state, _) => (state, Vec::new()),
         }
@@ -293,11 +281,7 @@ mod tests {
 
     fn machine() -> Machine {
         Machine::new(
-            Phases {
-                baseline: Duration::from_secs(4),
-                fault: Duration::from_secs(6),
-                recovery: Duration::from_secs(4),
-            },
+            Phases { baseline: Duration::from_secs(4), fault: Duration::from_secs(6), recovery: Duration::from_secs(4) },
             Duration::from_secs(2),
         )
     }
@@ -315,14 +299,7 @@ mod tests {
     fn a_whole_drill_applies_once_removes_once_and_completes() {
         let mut m = machine();
         assert_eq!(m.on(Event::Begin { now_ns: 0 }), [Effect::OpenWindow(PhaseName::Baseline)]);
-        assert_eq!(
-            run(&mut m),
-            [
-                Effect::OpenWindow(PhaseName::Baseline),
-                Effect::OpenWindow(PhaseName::Transition),
-                Effect::ApplyFaults
-            ]
-        );
+        assert_eq!(run(&mut m), [Effect::OpenWindow(PhaseName::Baseline), Effect::OpenWindow(PhaseName::Transition), Effect::ApplyFaults]);
         assert_eq!(m.on(Event::Applied { at_ns: 5 * S }), [Effect::OpenWindow(PhaseName::Fault)]);
         assert_eq!(
             run(&mut m),
@@ -337,10 +314,7 @@ mod tests {
         assert_eq!(run(&mut m), [Effect::OpenWindow(PhaseName::Recovery), Effect::CloseWindow, Effect::Finish]);
         assert_eq!(m.end(), Some(&End::Complete));
         let bounds: Vec<_> = m.phases().iter().map(|p| (p.name, p.start_ns / S, p.end_ns / S)).collect();
-        assert_eq!(
-            bounds,
-            [(PhaseName::Baseline, 0, 4), (PhaseName::Fault, 5, 11), (PhaseName::Recovery, 12, 16)]
-        );
+        assert_eq!(bounds, [(PhaseName::Baseline, 0, 4), (PhaseName::Fault, 5, 11), (PhaseName::Recovery, 12, 16)]);
     }
 
     #[test]
@@ -388,11 +362,7 @@ mod tests {
     #[test]
     fn a_driver_that_was_held_up_opens_one_window_not_a_row_of_empty_ones() {
         let mut m = Machine::new(
-            Phases {
-                baseline: Duration::from_secs(100),
-                fault: Duration::from_secs(6),
-                recovery: Duration::from_secs(4),
-            },
+            Phases { baseline: Duration::from_secs(100), fault: Duration::from_secs(6), recovery: Duration::from_secs(4) },
             Duration::from_secs(2),
         );
         m.on(Event::Begin { now_ns: 0 });
@@ -403,11 +373,7 @@ mod tests {
     #[test]
     fn a_rest_shorter_than_half_a_window_joins_the_last_window() {
         let mut m = Machine::new(
-            Phases {
-                baseline: Duration::from_millis(4_900),
-                fault: Duration::from_secs(2),
-                recovery: Duration::from_secs(2),
-            },
+            Phases { baseline: Duration::from_millis(4_900), fault: Duration::from_secs(2), recovery: Duration::from_secs(2) },
             Duration::from_secs(2),
         );
         m.on(Event::Begin { now_ns: 0 });

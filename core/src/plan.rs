@@ -86,9 +86,7 @@ pub fn plan(playbook: &Playbook, facts: &HostFacts) -> Plan {
         faults.push(fault(spec, edge, shared, facts));
     }
     let needs = needs(&[Feature::Cgroup2, Feature::SkStorage], facts);
-    let all = needs
-        .iter()
-        .chain(faults.iter().flat_map(|fault| &fault.needs));
+    let all = needs.iter().chain(faults.iter().flat_map(|fault| &fault.needs));
     let mut obstacles: Vec<Feature> = Vec::new();
     for need in all.filter(|need| need.presence == Presence::Missing) {
         if !obstacles.contains(&need.feature) {
@@ -96,31 +94,16 @@ pub fn plan(playbook: &Playbook, facts: &HostFacts) -> Plan {
         }
     }
     let timeline = timeline(playbook.phases, playbook.window);
-    Plan {
-        playbook: playbook.clone(),
-        timeline,
-        faults,
-        needs,
-        obstacles,
-    }
+    Plan { playbook: playbook.clone(), timeline, faults, needs, obstacles }
 }
 
 fn timeline(phases: Phases, window: Duration) -> Vec<PlannedPhase> {
-    let lengths = [
-        (PhaseName::Baseline, phases.baseline),
-        (PhaseName::Fault, phases.fault),
-        (PhaseName::Recovery, phases.recovery),
-    ];
+    let lengths = [(PhaseName::Baseline, phases.baseline), (PhaseName::Fault, phases.fault), (PhaseName::Recovery, phases.recovery)];
     let mut start = Duration::ZERO;
     let phase = |(name, length): (PhaseName, Duration)| {
         let end = start + length;
         let windows = length.as_nanos() / window.as_nanos().max(1);
-        let phase = PlannedPhase {
-            name,
-            start,
-            end,
-            windows,
-        };
+        let phase = PlannedPhase { name, start, end, windows };
         start = end;
         phase
     };
@@ -134,27 +117,15 @@ fn shares_netem(before: &[PlannedFault], spec: &FaultSpec) -> Option<usize> {
     }
     let same = |other: &PlannedFault| {
         other.backend == Backend::Netem
-            && (&other.spec.to, other.spec.direction, &other.spec.interface)
-                == (&spec.to, spec.direction, &spec.interface)
+            && (&other.spec.to, other.spec.direction, &other.spec.interface) == (&spec.to, spec.direction, &spec.interface)
     };
     before.iter().position(same)
 }
 
-fn fault(
-    spec: &FaultSpec,
-    edge: Option<&EdgeSpec>,
-    shared: Option<usize>,
-    facts: &HostFacts,
-) -> PlannedFault {
+fn fault(spec: &FaultSpec, edge: Option<&EdgeSpec>, shared: Option<usize>, facts: &HostFacts) -> PlannedFault {
     let (backend, fallback) = backend(&spec.kind, facts);
     let features: &[Feature] = match backend {
-        Backend::Netem => &[
-            Feature::SchIngress,
-            Feature::ClsBpf,
-            Feature::ActMirred,
-            Feature::Ifb,
-            Feature::SchNetem,
-        ],
+        Backend::Netem => &[Feature::SchIngress, Feature::ClsBpf, Feature::ActMirred, Feature::Ifb, Feature::SchNetem],
         Backend::EbpfDrop | Backend::EbpfHttpStatus => &[Feature::SchIngress, Feature::ClsBpf],
     };
     let mut needs = needs(features, facts);
@@ -168,15 +139,7 @@ fn fault(
     }
     let selects = edge.map_or_else(String::new, |edge| selection::words(spec, edge));
     let steps = steps(spec, edge, backend, shared);
-    PlannedFault {
-        spec: spec.clone(),
-        backend,
-        fallback,
-        selects,
-        steps,
-        needs,
-        notes,
-    }
+    PlannedFault { spec: spec.clone(), backend, fallback, selects, steps, needs, notes }
 }
 
 fn backend(kind: &FaultKind, facts: &HostFacts) -> (Backend, Option<Backend>) {
@@ -189,27 +152,14 @@ fn backend(kind: &FaultKind, facts: &HostFacts) -> (Backend, Option<Backend>) {
 }
 
 fn needs(features: &[Feature], facts: &HostFacts) -> Vec<Need> {
-    features
-        .iter()
-        .map(|feature| Need {
-            feature: *feature,
-            presence: facts.presence(*feature),
-        })
-        .collect()
+    features.iter().map(|feature| Need { feature: *feature, presence: facts.presence(*feature) }).collect()
 }
 
 /// In the order in which they are made: the filter comes last, so that no packet meets a half-built fault.
-fn steps(
-    spec: &FaultSpec,
-    edge: Option<&EdgeSpec>,
-    backend: Backend,
-    shared: Option<usize>,
-) -> Vec<String> {
+fn steps(spec: &FaultSpec, edge: Option<&EdgeSpec>, backend: Backend, shared: Option<usize>) -> Vec<String> {
     let interface = match (&spec.interface, edge) {
         (Some(name), _) => format!("interface {name}"),
-        (None, Some(EdgeSpec { address: None, .. }) | None) => {
-            "every interface that is up".to_owned()
-        }
+        (None, Some(EdgeSpec { address: None, .. }) | None) => "every interface that is up".to_owned(),
         (None, Some(edge)) => match edge.role {
             Role::Downstream => "the interface of the route to it".to_owned(),
             Role::Ingress => "the interface that has its address, and lo".to_owned(),
@@ -221,31 +171,18 @@ fn steps(
         Direction::Both => &["egress", "ingress"],
     };
     let filters = |action: &str| {
-        let filter = |hook: &&str| {
-            format!("a leased classifier at clsact {hook} of {interface}, which {action}")
-        };
+        let filter = |hook: &&str| format!("a leased classifier at clsact {hook} of {interface}, which {action}");
         hooks.iter().map(filter).collect::<Vec<_>>()
     };
     match (backend, shared) {
         (Backend::Netem, Some(first)) => {
-            vec![format!(
-                "{} is set in the netem of fault {} as well",
-                spec.kind.as_str(),
-                first + 1
-            )]
+            vec![format!("{} is set in the netem of fault {} as well", spec.kind.as_str(), first + 1)]
         }
         (Backend::Netem, None) => {
-            let device = format!(
-                "an ifb device with netem {}",
-                render::parameters(&spec.kind)
-            );
-            std::iter::once(device)
-                .chain(filters("sends the selected packets through it"))
-                .collect()
+            let device = format!("an ifb device with netem {}", render::parameters(&spec.kind));
+            std::iter::once(device).chain(filters("sends the selected packets through it")).collect()
         }
         (Backend::EbpfDrop, _) => filters("drops a share of the selected packets"),
-        (Backend::EbpfHttpStatus, _) => {
-            filters("rewrites the status of a share of the selected answers")
-        }
+        (Backend::EbpfHttpStatus, _) => filters("rewrites the status of a share of the selected answers"),
     }
 }

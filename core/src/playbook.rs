@@ -39,10 +39,7 @@ pub fn parse(source: &str) -> Result<Playbook, Vec<Problem>> {
 /// # Errors
 /// As [`parse`]; the place of a problem in an override counts bytes of `path=value`.
 pub fn parse_with(source: &str, overrides: &[(&str, &str)]) -> Result<Playbook, Vec<Problem>> {
-    let texts: Vec<String> = overrides
-        .iter()
-        .map(|(path, value)| format!("{path}={value}"))
-        .collect();
+    let texts: Vec<String> = overrides.iter().map(|(path, value)| format!("{path}={value}")).collect();
     let mut problems = Problems::new(source, &texts);
     let playbook = raw::read(source, &mut problems).and_then(|mut root| {
         set::apply(&mut root, overrides, &mut problems);

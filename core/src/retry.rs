@@ -114,6 +114,7 @@ impl Recogniser {
         let by_id = self.ids.note(start.edge, &identity.ids, &print, start.at_ns);
         let says_first = identity.marker.is_some_and(|number| number <= 1);
         let key = identity.print.map(|print| join(join(u64::from(start.edge.0), start.caller), print.call));
+        let key = key.map(|key| identity.ids.apart().map_or(key, |id| join(key, id)));
         // Retries that are known otherwise use their predecessor up, so that it explains no other; first attempts do not.
         let before = match key {
             Some(key) if !says_first => self.matcher.take_predecessor(key, print.body, start.at_ns, start.overdue_ns),
@@ -194,17 +195,30 @@ mod tests {
 
     #[test]
     fn each_retry_counts_under_its_strongest_evidence() {
-        let cases = [
-            (Some(2), Some("r"), Some(Evidence::Marker)),
-            (Some(2), None, Some(Evidence::Marker)),
-            (None, Some("r"), Some(Evidence::Id)),
-            (None, Some("other"), Some(Evidence::Matched)),
-            (None, None, Some(Evidence::Matched)),
-        ];
+        let cases =
+            [(Some(2), Some("r"), Some(Evidence::Marker)), (Some(2), None, Some(Evidence::Marker)), (None, Some("r"), Some(Evidence::Id))];
         for (marker, id, expected) in cases {
             let finding = after_failure(identity(None, Some("r")), identity(marker, id));
             assert_eq!(finding.evidence, expected, "{marker:?} {id:?}");
         }
+        assert_eq!(after_failure(identity(None, None), identity(None, None)).evidence, Some(Evidence::Matched));
+    }
+
+    #[test]
+    fn requests_with_different_ids_are_no_retries_of_each_other() {
+        let finding = after_failure(identity(None, Some("r")), identity(None, Some("other")));
+        assert_eq!((finding.evidence, finding.number), (None, 1));
+        assert_eq!(after_failure(identity(None, Some("r")), identity(None, None)).evidence, None);
+    }
+
+    #[test]
+    fn a_new_span_for_each_attempt_does_not_hide_a_retry() {
+        let with_span = |span: &str| {
+            let mut ids = Ids::default();
+            ids.push(IdKind::Span, span.as_bytes());
+            Identity { ids, ..identity(None, None) }
+        };
+        assert_eq!(after_failure(with_span("a"), with_span("b")).evidence, Some(Evidence::Matched));
     }
 
     #[test]
@@ -237,7 +251,6 @@ mod tests {
         assert_eq!(after_failure(identity(None, None), identity(Some(7), None)).number, 7);
         assert_eq!(after_failure(identity(None, Some("r")), identity(None, Some("r"))).number, 2);
         assert_eq!(after_failure(identity(None, None), identity(None, None)).number, 2);
-        assert_eq!(after_failure(identity(None, Some("a")), identity(None, Some("b"))).number, 2);
     }
 
     #[test]

@@ -62,11 +62,7 @@ pub enum UnitErrorKind {
 
 impl UnitError {
     pub(crate) fn new(text: &str, kind: UnitErrorKind, write: Vec<String>) -> Self {
-        Self {
-            text: crate::wording::excerpt(text),
-            kind,
-            write,
-        }
+        Self { text: crate::wording::excerpt(text), kind, write }
     }
 
     /// The alternatives in words: "write `0.5s` or `500ms`".

@@ -10,9 +10,7 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     known
         .into_iter()
         .map(|candidate| (distance(&word, &candidate.to_lowercase()), candidate))
-        .filter(|(distance, candidate)| {
-            *distance <= (length.max(candidate.chars().count()) / 3).max(1)
-        })
+        .filter(|(distance, candidate)| *distance <= (length.max(candidate.chars().count()) / 3).max(1))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
@@ -29,11 +27,7 @@ pub(crate) fn listed(words: &[&str]) -> String {
 
 /// At most forty characters of a text, for use in messages.
 pub(crate) fn excerpt(text: &str) -> String {
-    let mut out: String = text
-        .chars()
-        .take(40)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
+    let mut out: String = text.chars().take(40).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.chars().nth(40).is_some() {
         out.push('…');
     }

@@ -146,8 +146,7 @@ impl Caller {
     /// Asks the deadline, then the budget, and waits. The deadline first: a retry that cannot start costs no budget.
     async fn before_retry(&self, retry: u32, deadline: Option<Deadline>) -> Next {
         let now = self.clock.now();
-        let wait =
-            self.config.policy.backoff.map_or(Duration::ZERO, |backoff| backoff.wait(retry, lock(&self.jitter).f64()));
+        let wait = self.config.policy.backoff.map_or(Duration::ZERO, |backoff| backoff.wait(retry, lock(&self.jitter).f64()));
         if deadline.is_some_and(|deadline| deadline.remaining(now + wait).is_none()) {
             self.counts.deadline_refusals.add();
             return Next::TooLate;
@@ -162,13 +161,7 @@ impl Caller {
         Next::Try
     }
 
-    async fn attempt(
-        &self,
-        call: &Call,
-        attempt: u32,
-        now: Duration,
-        remaining: Duration,
-    ) -> Result<Response<Bytes>, SendError> {
+    async fn attempt(&self, call: &Call, attempt: u32, now: Duration, remaining: Duration) -> Result<Response<Bytes>, SendError> {
         self.counts.tries.add();
         let result = self.pool.send(self.request(call, attempt, now), self.config.timeout.min(remaining)).await;
         match &result {

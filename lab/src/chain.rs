@@ -92,7 +92,7 @@ impl ChainConfig {
             retry: RetryLayers::All,
             deadlines: Deadlines::Ignored,
             timeout: Duration::from_secs(1),
-            budget: BudgetLimits { share: 0.1, floor: 3 },
+            budget: BudgetLimits { share: 0.1, floor: 3, window: Duration::from_secs(10) },
             backoff: Backoff { base: Duration::from_millis(20), max: Duration::from_secs(1) },
             marker: Marker::Id,
             seed: 1,
@@ -121,9 +121,7 @@ impl ChainConfig {
         match self.policy {
             _ if !retries => RetryPolicy::fail_fast(),
             Policy::Naive => RetryPolicy::naive(self.tries),
-            Policy::Budgeted => {
-                RetryPolicy { tries: self.tries, backoff: Some(self.backoff), budget: Some(self.budget) }
-            }
+            Policy::Budgeted => RetryPolicy { tries: self.tries, backoff: Some(self.backoff), budget: Some(self.budget) },
         }
     }
 }

@@ -135,12 +135,8 @@ struct Client {
 impl Client {
     fn new(config: LoadConfig, clock: Clock) -> Self {
         let pool = Pool::new(config.target.address, config.reuse, config.connections);
-        let caller = CallerConfig {
-            policy: RetryPolicy::naive(config.tries),
-            timeout: config.timeout,
-            marker: config.marker,
-            seed: config.seed,
-        };
+        let caller =
+            CallerConfig { policy: RetryPolicy::naive(config.tries), timeout: config.timeout, marker: config.marker, seed: config.seed };
         let caller = Caller::new(caller, pool, config.target.host.clone(), clock);
         Self { config, caller, clock, tag: fastrand::u32(..), record: Record::default() }
     }
@@ -150,11 +146,7 @@ impl Client {
         let id = format!("{:08x}-{number:06}", self.tag);
         let call = Call {
             method: self.config.method.clone(),
-            path: if self.config.unique_path {
-                self.config.target.numbered(number)
-            } else {
-                self.config.target.path.clone()
-            },
+            path: if self.config.unique_path { self.config.target.numbered(number) } else { self.config.target.path.clone() },
             headers: HeaderMap::new(),
             body: self.config.body.clone(),
             id: HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static("none")),

@@ -80,8 +80,7 @@ impl Pool {
     /// A pool with no connection yet, of at most `limit` connections in use at once; further requests wait for one.
     #[must_use]
     pub fn new(to: SocketAddr, reuse: Reuse, limit: u32) -> Self {
-        let places =
-            Semaphore::new(usize::try_from(limit).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS));
+        let places = Semaphore::new(usize::try_from(limit).unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS));
         Self { to, reuse, idle: Mutex::default(), places, counts: PoolCounts::default() }
     }
 

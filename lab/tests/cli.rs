@@ -81,11 +81,8 @@ fn store_chain_and_load_agree_across_processes() {
 fn a_rig_ends_when_its_time_is_up() {
     let rig = output("rig --layers 3 --policy budgeted --deadline on --for 1ms");
     assert!(rig.status.success());
-    let ready: Vec<String> = String::from_utf8(rig.stderr)
-        .unwrap()
-        .lines()
-        .map(|line| line.split_whitespace().nth(1).unwrap().to_owned())
-        .collect();
+    let ready: Vec<String> =
+        String::from_utf8(rig.stderr).unwrap().lines().map(|line| line.split_whitespace().nth(1).unwrap().to_owned()).collect();
     assert_eq!(ready, ["store", "layer3", "layer2", "layer1"]);
     let report: Value = serde_json::from_slice(&rig.stdout).unwrap();
     assert_eq!(report["store"]["requests"], 0);

@@ -30,11 +30,7 @@ fn budgeted(layers: usize) -> ChainConfig {
     ChainConfig { deadlines, ..ChainConfig::budgeted(layers, ([127, 0, 0, 1], 0).into()) }
 }
 
-async fn run(
-    store: StoreConfig,
-    chain: ChainConfig,
-    load: impl FnOnce(std::net::SocketAddr) -> LoadConfig,
-) -> (LoadReport, RigReport) {
+async fn run(store: StoreConfig, chain: ChainConfig, load: impl FnOnce(std::net::SocketAddr) -> LoadConfig) -> (LoadReport, RigReport) {
     let rig = RunningRig::start(store, ChainConfig { timeout: PATIENT, ..chain }).await.unwrap();
     let config = LoadConfig { timeout: PATIENT, ..load(rig.entry()) };
     let load = load::run(config, std::future::pending()).await;
@@ -70,8 +66,7 @@ async fn twenty_requests_onto_a_dead_store_multiply_by_three_at_each_layer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn retries_hide_a_partial_failure_and_cost_what_the_formula_says() {
-    let (load, rig) =
-        run(failing(0.3), naive(3), |entry| LoadConfig { count: Some(600), ..LoadConfig::open(entry, 600.0) }).await;
+    let (load, rig) = run(failing(0.3), naive(3), |entry| LoadConfig { count: Some(600), ..LoadConfig::open(entry, 600.0) }).await;
     assert_conserved(&load, &rig);
     assert_eq!(load.success_ratio, Some(1.0));
     // (1 - p^27) / (1 - p) = 1.42857 calls per request, standard deviation sqrt(p) / (1 - p) = 0.782.
@@ -83,8 +78,7 @@ async fn retries_hide_a_partial_failure_and_cost_what_the_formula_says() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_budget_bounds_retries_when_everything_fails_and_only_one_layer_retries() {
-    let (load, rig) =
-        run(failing(1.0), budgeted(3), |entry| LoadConfig { count: Some(500), ..LoadConfig::open(entry, 500.0) }).await;
+    let (load, rig) = run(failing(1.0), budgeted(3), |entry| LoadConfig { count: Some(500), ..LoadConfig::open(entry, 500.0) }).await;
     assert_conserved(&load, &rig);
     let innermost = &rig.chain.layers[2].downstream;
     assert!(innermost.retries >= 3 && innermost.retries <= 50, "{} retries", innermost.retries);
@@ -97,9 +91,12 @@ async fn a_budget_bounds_retries_when_everything_fails_and_only_one_layer_retrie
 
 #[tokio::test(flavor = "multi_thread")]
 async fn budgets_at_every_layer_multiply_too() {
-    let chain = ChainConfig { retry: RetryLayers::All, budget: BudgetLimits { share: 0.5, floor: 0 }, ..budgeted(2) };
-    let (load, rig) =
-        run(failing(1.0), chain, |entry| LoadConfig { count: Some(200), ..LoadConfig::open(entry, 400.0) }).await;
+    let chain = ChainConfig {
+        retry: RetryLayers::All,
+        budget: BudgetLimits { share: 0.5, floor: 0, window: Duration::from_secs(10) },
+        ..budgeted(2)
+    };
+    let (load, rig) = run(failing(1.0), chain, |entry| LoadConfig { count: Some(200), ..LoadConfig::open(entry, 400.0) }).await;
     assert_conserved(&load, &rig);
     assert!(rig.store.requests > 300, "one budget of 50% allows 300, two allow 450: {}", rig.store.requests);
     assert!(rig.store.requests <= 450, "{}", rig.store.requests);
@@ -107,9 +104,7 @@ async fn budgets_at_every_layer_multiply_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn markers_reach_the_store_as_chosen() {
-    for (marker, ids, marked) in
-        [(Marker::None, 0, 0), (Marker::Id, 5, 0), (Marker::Attempt, 0, 10), (Marker::Both, 5, 10)]
-    {
+    for (marker, ids, marked) in [(Marker::None, 0, 0), (Marker::Id, 5, 0), (Marker::Attempt, 0, 10), (Marker::Both, 5, 10)] {
         let chain = ChainConfig { marker, ..naive(1) };
         let (_, rig) = run(failing(1.0), chain, |entry| LoadConfig::closed(entry, 5)).await;
         assert_eq!((rig.store.request_ids, rig.store.marked_retries), (ids, marked), "{marker:?}");
@@ -119,8 +114,7 @@ async fn markers_reach_the_store_as_chosen() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_layer_gives_one_id_to_all_attempts_of_a_request_that_has_none() {
-    let (_, rig) =
-        run(failing(1.0), naive(1), |entry| LoadConfig { marker: Marker::None, ..LoadConfig::closed(entry, 5) }).await;
+    let (_, rig) = run(failing(1.0), naive(1), |entry| LoadConfig { marker: Marker::None, ..LoadConfig::closed(entry, 5) }).await;
     assert_eq!((rig.store.request_ids, rig.store.repeats), (5, 10));
 }
 

@@ -24,8 +24,7 @@ fn ms(ms: u64) -> Duration {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_load_goes_on_while_the_server_hangs() {
     let store = RunningStore::start(StoreConfig { delay: HANGS, ..StoreConfig::default() }).await.unwrap();
-    let config =
-        LoadConfig { count: Some(200), timeout: ms(1500), ..LoadConfig::open(store.listening().address(), 400.0) };
+    let config = LoadConfig { count: Some(200), timeout: ms(1500), ..LoadConfig::open(store.listening().address(), 400.0) };
     let load = load::run(config, std::future::pending()).await;
     // The timed-out connections are closed, and the store notices.
     until(|| store.report().client_gone == 200).await;
@@ -60,8 +59,7 @@ async fn no_try_starts_after_the_deadline() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_callers_deadline_is_passed_on_and_shrinks() {
     let (listener, mut heads) = raw_server(|_| "HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n").await;
-    let chain =
-        ChainConfig { deadlines: Deadlines::PassedOn { default: ms(60_000) }, ..ChainConfig::naive(2, listener) };
+    let chain = ChainConfig { deadlines: Deadlines::PassedOn { default: ms(60_000) }, ..ChainConfig::naive(2, listener) };
     let chain = stormdrill_lab::chain::RunningChain::start(&chain).await.unwrap();
     let config = LoadConfig { deadline: true, timeout: ms(20_000), ..LoadConfig::closed(chain.entry(), 1) };
     load::run(config, std::future::pending()).await;
@@ -99,12 +97,8 @@ async fn a_deferring_store_works_for_clients_that_are_gone_unless_it_drops_what_
         let config = StoreConfig { capacity: Some(20.0), queue: Queue::Defer, expired, ..StoreConfig::default() };
         let store = RunningStore::start(config).await.unwrap();
         // Three seconds of work at once, for clients that wait one.
-        let config = LoadConfig {
-            count: Some(60),
-            timeout: ms(1000),
-            deadline: true,
-            ..LoadConfig::open(store.listening().address(), 10_000.0)
-        };
+        let config =
+            LoadConfig { count: Some(60), timeout: ms(1000), deadline: true, ..LoadConfig::open(store.listening().address(), 10_000.0) };
         let load = load::run(config, std::future::pending()).await;
         let store = store.stop(DRAIN).await;
         assert!(load.ok <= 20, "{}", load.ok);

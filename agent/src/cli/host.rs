@@ -56,8 +56,7 @@ pub(super) fn scope(scope: &Scope, state_dir: &Path) -> Result<PathBuf, ScopeErr
 }
 
 fn unified_of(pid: u32) -> Result<String, ScopeError> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup"))
-        .map_err(|source| ScopeError::NoProcess { pid, source })?;
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).map_err(|source| ScopeError::NoProcess { pid, source })?;
     text.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned).ok_or(ScopeError::NoUnified { pid })
 }
 

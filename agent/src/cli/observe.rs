@@ -114,8 +114,7 @@ fn observe(edges: &[EdgeSpec], args: &super::Observe, state_dir: &Path) -> Resul
         quality,
     };
     let path = args.json.as_deref().unwrap_or_else(|| Path::new("-"));
-    output::write(path, &json::observe(&result))
-        .map_err(|source| ObserveError::Write { path: path.to_owned(), source })
+    output::write(path, &json::observe(&result)).map_err(|source| ObserveError::Write { path: path.to_owned(), source })
 }
 
 /// Counts until the time is up or a signal comes; gives one window that holds everything.
@@ -128,14 +127,8 @@ async fn count(
 ) -> Result<(Window, DataQuality), ProbeError> {
     let start_ns = session.open_window(PhaseName::All)?;
     table.phase(PhaseName::All, None);
-    let mut total = Window {
-        epoch: 0,
-        phase: PhaseName::All,
-        start_ns,
-        end_ns: start_ns,
-        edges: vec![Default::default(); edges],
-        events_lost: 0,
-    };
+    let mut total =
+        Window { epoch: 0, phase: PhaseName::All, start_ns, end_ns: start_ns, edges: vec![Default::default(); edges], events_lost: 0 };
     let mut poll = tokio::time::interval(POLL);
     poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut next = tokio::time::interval_at(tokio::time::Instant::now() + WINDOW, WINDOW);

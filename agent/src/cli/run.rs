@@ -19,6 +19,7 @@ use crate::diagnostic::{self, Style};
 use crate::driver::faults::Faults;
 use crate::driver::{self, DriverError, Outcome};
 use crate::exit::Exit;
+use crate::fault::clean::{self, CleanError, CleanProblem, Force};
 use crate::fault::plane::{FaultError, Plane};
 use crate::load::{self, LoadError};
 use crate::playbook_file;
@@ -38,15 +39,16 @@ enum RunError {
     Probe(#[from] ProbeError),
     #[error(transparent)]
     Driver(#[from] DriverError),
+    #[error("look for what a killed drill left")]
+    Leftovers(#[source] CleanError),
+    #[error("a killed drill's fault is still there; `stormdrill clean` has to succeed first")]
+    Stuck(#[source] CleanProblem),
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]
     Scope(#[from] host::ScopeError),
     #[error("write {}", path.display())]
-    Write {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
 }
 
 pub(super) fn run(args: &super::Run, state_dir: &Path) -> Exit {
@@ -86,12 +88,9 @@ fn drill(playbook: &Playbook, args: &super::Run, state_dir: &Path) -> Result<Exi
 }
 
 /// Everything between the checked playbook and the last window. Nothing is changed before all is known to be possible.
-async fn carry_out(
-    playbook: &Playbook,
-    state_dir: &Path,
-    id: &str,
-) -> Result<(Outcome, Option<LoadHealth>), RunError> {
+async fn carry_out(playbook: &Playbook, state_dir: &Path, id: &str) -> Result<(Outcome, Option<LoadHealth>), RunError> {
     let prepared = Plane::new(state_dir).prepare(targets(playbook)).await?;
+    leave_no_leftovers(state_dir)?;
     let cgroup = host::scope(&playbook.scope, state_dir)?;
     let probe = Probe::attach(&ProbeConfig { cgroup, edges: &playbook.edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
     let session = Session::new(probe, &playbook.edges, TrackConfig::default());
@@ -103,19 +102,29 @@ async fn carry_out(
     Ok((outcome?, health))
 }
 
+/// Removes what a killed drill left in the kernel, before this one adds to it. What cannot be removed ends this one, too; but not what lies in
+/// another network namespace, which may be gone with all that was in it.
+fn leave_no_leftovers(state_dir: &Path) -> Result<(), RunError> {
+    let report = clean::clean(state_dir, Force::No).map_err(RunError::Leftovers)?;
+    for removed in &report.removed {
+        output::stderr(&format!("removed {removed}, left by a drill that was killed\n"));
+    }
+    for problem in report.problems {
+        match problem {
+            CleanProblem::Elsewhere { .. } => output::stderr(&format!("left alone: {problem}\n")),
+            problem => return Err(RunError::Stuck(problem)),
+        }
+    }
+    Ok(())
+}
+
 /// Each fault with the edge that it is aimed at; the playbook's check saw to it that there is one.
 fn targets(playbook: &Playbook) -> Vec<(FaultSpec, stormdrill_core::edge::EdgeSpec)> {
     let edge = |fault: &FaultSpec| playbook.edges.iter().find(|edge| edge.name == fault.to).cloned();
     playbook.faults.iter().filter_map(|fault| Some((fault.clone(), edge(fault)?))).collect()
 }
 
-fn judged(
-    playbook: &Playbook,
-    outcome: Outcome,
-    load: Option<LoadHealth>,
-    id: String,
-    started_at: String,
-) -> DrillResult {
+fn judged(playbook: &Playbook, outcome: Outcome, load: Option<LoadHealth>, id: String, started_at: String) -> DrillResult {
     let Outcome { end, phases, windows, faults, quality } = outcome;
     let evidence = Evidence { edges: &playbook.edges, phases: &phases, windows: &windows, faults: &faults, load };
     let judgements = judge::judge(&playbook.expect, &evidence);

@@ -17,13 +17,7 @@ const BAD_PLAYBOOK: u8 = 64;
 ///
 /// # Errors
 /// When `out` or `err` cannot be written to.
-pub fn run(
-    paths: &[PathBuf],
-    overrides: &[Override],
-    style: Style,
-    out: &mut dyn Write,
-    err: &mut dyn Write,
-) -> io::Result<u8> {
+pub fn run(paths: &[PathBuf], overrides: &[Override], style: Style, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<u8> {
     let mut code = 0;
     for path in paths {
         match playbook_file::read(path, overrides) {

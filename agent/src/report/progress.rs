@@ -24,13 +24,7 @@ impl Stderr {
     /// Progress for these edges.
     #[must_use]
     pub fn new(edges: &[EdgeSpec]) -> Self {
-        Self {
-            edges: edges.to_vec(),
-            live: io::stderr().is_terminal(),
-            dirty: false,
-            phase: PhaseName::Transition,
-            until_ns: None,
-        }
+        Self { edges: edges.to_vec(), live: io::stderr().is_terminal(), dirty: false, phase: PhaseName::Transition, until_ns: None }
     }
 
     fn line(&mut self, text: &str) {

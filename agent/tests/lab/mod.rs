@@ -11,6 +11,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
+use stormdrill::fault::clean::{Force, clean};
 use stormdrill::fault::plane::{Applied, Plane};
 use stormdrill::netns;
 use stormdrill_core::edge::{Cidr, EdgeSpec, PortRange, Role};
@@ -287,14 +288,63 @@ pub(crate) fn ping(target: &str) -> f64 {
     times.fold(f64::INFINITY, f64::min)
 }
 
+/// What the process in [`hold`] does with its fault until it is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Habit {
+    /// Keep it.
+    Renew,
+    /// Apply and remove it, over and over.
+    Flap,
+}
+
 /// A fault's process, which is this test program again, running its test `holder`.
-pub(crate) fn hold(state_dir: &Path) -> Child {
+pub(crate) fn hold(state_dir: &Path, habit: Habit) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "holder"])
         .env("STORMDRILL_TEST_HOLD", state_dir)
+        .env("STORMDRILL_TEST_HABIT", format!("{habit:?}"))
         .stdout(Stdio::null())
         .spawn()
         .unwrap()
+}
+
+/// The body of a test `holder`: does nothing unless it was started by [`hold`], and then does not return.
+pub(crate) fn holder(kind: &FaultKind, direction: Direction, edge: &EdgeSpec) {
+    let Ok(state_dir) = std::env::var("STORMDRILL_TEST_HOLD") else {
+        return;
+    };
+    let flaps = std::env::var("STORMDRILL_TEST_HABIT").is_ok_and(|habit| habit == format!("{:?}", Habit::Flap));
+    loop {
+        let mut fault = apply(state_dir.as_ref(), kind.clone(), direction, edge.clone());
+        if flaps {
+            assert!(fault.remove_blocking().error.is_none());
+            continue;
+        }
+        loop {
+            fault.renew().unwrap();
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
+/// Kills a flapping holder at so many moments, and looks after each whether `clean` leaves the tables as they were.
+pub(crate) fn survives_kills(times: u32) {
+    let state = tempfile::tempdir().unwrap();
+    let before = dump();
+    let mut left = 0;
+    for round in 0..times {
+        let child = hold(state.path(), Habit::Flap);
+        wait_until("the first fault", || !has_no_journal(state.path()));
+        // Spread over some rounds of applying and removing, which take tens of milliseconds: moments that repeat, not a wait for anything.
+        std::thread::sleep(Duration::from_micros(u64::from(round) * 7919 % 90_000));
+        kill(child);
+        left += u32::from(dump() != before);
+        let report = clean(state.path(), Force::No).unwrap();
+        assert!(report.is_clean(), "round {round}: {:?}", report.problems);
+        assert_eq!(dump(), before, "round {round}");
+        assert!(has_no_journal(state.path()), "round {round}");
+    }
+    assert!(left > 0, "no kill met a fault in place");
 }
 
 pub(crate) fn kill(mut child: Child) {

@@ -40,17 +40,9 @@ use subject::Subject;
 pub fn parse_expectation(line: &str, edges: &[EdgeSpec]) -> Result<Expectation, GrammarError> {
     let mut reader = Reader::new(line);
     let Subject { edge, metric, row } = subject::read(&mut reader, edges)?;
-    let demand = if reader.skip(&["recovers"]) || reader.skip(&["recover"]) {
-        recovery(&mut reader, row)?
-    } else {
-        limit(&mut reader, row)?
-    };
-    Ok(Expectation {
-        text: line.trim().to_owned(),
-        edge,
-        metric,
-        demand,
-    })
+    let demand =
+        if reader.skip(&["recovers"]) || reader.skip(&["recover"]) { recovery(&mut reader, row)? } else { limit(&mut reader, row)? };
+    Ok(Expectation { text: line.trim().to_owned(), edge, metric, demand })
 }
 
 /// Reads one line of `guards:`.
@@ -60,34 +52,16 @@ pub fn parse_expectation(line: &str, edges: &[EdgeSpec]) -> Result<Expectation, 
 pub fn parse_guard(line: &str, edges: &[EdgeSpec]) -> Result<Guard, GrammarError> {
     let mut reader = Reader::new(line);
     let Subject { edge, metric, row } = subject::read(&mut reader, edges)?;
-    if let Some(word) = reader
-        .peek()
-        .filter(|word| ["increase", "recovers", "recover"].contains(&word.text.as_str()))
-    {
+    if let Some(word) = reader.peek().filter(|word| ["increase", "recovers", "recover"].contains(&word.text.as_str())) {
         let message = format!("a guard cannot say `{}`", word.text);
         let error = GrammarError::new(GrammarErrorKind::NotAllowed, word.range.clone(), message);
-        return Err(error.advice(format!(
-            "write a guard as in `{} < {} for 3 windows`",
-            row.name,
-            row.example()
-        )));
+        return Err(error.advice(format!("write a guard as in `{} < {} for 3 windows`", row.name, row.example())));
     }
     let op = comparison::read(&mut reader, row)?;
     let value = reader.limit(row)?;
-    let windows = if reader.skip(&["for"]) {
-        windows(&mut reader)?
-    } else {
-        1
-    };
+    let windows = if reader.skip(&["for"]) { windows(&mut reader)? } else { 1 };
     reader.end(&["for 3 windows"])?;
-    Ok(Guard {
-        text: line.trim().to_owned(),
-        edge,
-        metric,
-        op,
-        value,
-        windows,
-    })
+    Ok(Guard { text: line.trim().to_owned(), edge, metric, op, value, windows })
 }
 
 fn limit(reader: &mut Reader<'_>, row: &Row) -> Result<Demand, GrammarError> {
@@ -96,65 +70,33 @@ fn limit(reader: &mut Reader<'_>, row: &Row) -> Result<Demand, GrammarError> {
     if increase && !row.increase {
         let message = format!("`{}` has no `increase`", row.name);
         let error = GrammarError::new(GrammarErrorKind::NotAllowed, reader.range(before), message);
-        return Err(error.advice(format!(
-            "give its limit itself, as in `{} <= {}`",
-            row.name,
-            row.example()
-        )));
+        return Err(error.advice(format!("give its limit itself, as in `{} <= {}`", row.name, row.example())));
     }
     let op = comparison::read(reader, row)?;
-    let value = if increase {
-        reader.quantity("20%", value::parse_increase)?
-    } else {
-        reader.limit(row)?
-    };
+    let value = if increase { reader.quantity("20%", value::parse_increase)? } else { reader.limit(row)? };
     let mut phase = PhaseName::Fault;
     if reader.skip(&["during"]) {
         phase = self::phase(reader, increase)?;
     }
-    let every_window =
-        reader.skip(&["in", "every", "window"]) || reader.skip(&["in", "each", "window"]);
+    let every_window = reader.skip(&["in", "every", "window"]) || reader.skip(&["in", "each", "window"]);
     reader.end(&["during fault", "in every window"])?;
-    Ok(Demand::Limit {
-        op,
-        value,
-        increase,
-        phase,
-        every_window,
-    })
+    Ok(Demand::Limit { op, value, increase, phase, every_window })
 }
 
 fn recovery(reader: &mut Reader<'_>, row: &Row) -> Result<Demand, GrammarError> {
     let recovers = reader.at - 1;
     if row.recovery == Recovery::No {
-        let message = format!(
-            "`{} recovers` is not in this version of stormdrill",
-            row.name
-        );
-        let error = GrammarError::new(
-            GrammarErrorKind::NotInThisVersion,
-            reader.range(recovers),
-            message,
-        );
-        let advice = format!(
-            "judge it after the fault, as in `{} <= {} during recovery`",
-            row.name,
-            row.example()
-        );
+        let message = format!("`{} recovers` is not in this version of stormdrill", row.name);
+        let error = GrammarError::new(GrammarErrorKind::NotInThisVersion, reader.range(recovers), message);
+        let advice = format!("judge it after the fault, as in `{} <= {} during recovery`", row.name, row.example());
         return Err(error.advice(advice));
     }
-    let to = if reader.skip(&["to"]) {
-        Some(reader.limit(row)?)
-    } else {
-        None
-    };
+    let to = if reader.skip(&["to"]) { Some(reader.limit(row)?) } else { None };
     if !reader.skip(&["within"]) {
         return Err(reader.expected("`within`", "within 2 windows"));
     }
     let within = match reader.peek_quantity() {
-        Some((text, _)) if text.bytes().all(|b| b.is_ascii_digit()) => {
-            Within::Windows(windows(reader)?)
-        }
+        Some((text, _)) if text.bytes().all(|b| b.is_ascii_digit()) => Within::Windows(windows(reader)?),
         _ => Within::Time(reader.quantity("2 windows", time)?),
     };
     reader.end(&["within 2 windows"])?;
@@ -165,11 +107,7 @@ fn time(text: &str) -> Result<Duration, UnitError> {
     let time = duration::parse(text)?;
     if time.is_zero() {
         let write = vec!["1 window".to_owned()];
-        return Err(UnitError::new(
-            text,
-            crate::units::UnitErrorKind::Zero,
-            write,
-        ));
+        return Err(UnitError::new(text, crate::units::UnitErrorKind::Zero, write));
     }
     Ok(time)
 }
@@ -181,10 +119,7 @@ fn phase(reader: &mut Reader<'_>, increase: bool) -> Result<PhaseName, GrammarEr
         return Err(reader.expected("a phase", "fault"));
     };
     let Some(phase) = phases.into_iter().find(|phase| phase.as_str() == word.text) else {
-        let message = format!(
-            "there is no phase `{}`",
-            crate::wording::excerpt(&word.text)
-        );
+        let message = format!("there is no phase `{}`", crate::wording::excerpt(&word.text));
         let error = GrammarError::new(GrammarErrorKind::UnknownName, word.range.clone(), message);
         let error = error.advice("the phases are `baseline`, `fault` and `recovery`");
         return Err(error.replace(nearest(&word.text, names).unwrap_or("fault")));
@@ -207,38 +142,23 @@ fn windows(reader: &mut Reader<'_>) -> Result<u32, GrammarError> {
     let text = word.text.clone();
     reader.at += 1;
     let unit = reader.skip(&["windows"]) || reader.skip(&["window"]);
-    if !unit
-        && reader
-            .peek()
-            .is_some_and(|word| nearest(&word.text, ["windows"]).is_some())
-    {
+    if !unit && reader.peek().is_some_and(|word| nearest(&word.text, ["windows"]).is_some()) {
         reader.at += 1;
     }
     let range = reader.range(start);
     match text.parse::<u32>() {
         Ok(count) if count > 0 && unit => Ok(count),
         Ok(0) => {
-            let error = GrammarError::new(
-                GrammarErrorKind::OutOfRange,
-                range,
-                "no window is no time at all",
-            );
+            let error = GrammarError::new(GrammarErrorKind::OutOfRange, range, "no window is no time at all");
             Err(error.replace("1 window"))
         }
         Ok(count) => {
             let written = reader.line.get(range.clone()).unwrap_or(&text);
-            let message = format!(
-                "`{}` is no number of windows",
-                crate::wording::excerpt(written)
-            );
-            Err(GrammarError::new(GrammarErrorKind::Value, range, message)
-                .replace(format!("{count} windows")))
+            let message = format!("`{}` is no number of windows", crate::wording::excerpt(written));
+            Err(GrammarError::new(GrammarErrorKind::Value, range, message).replace(format!("{count} windows")))
         }
         Err(_) => {
-            let message = format!(
-                "`{}` is no number of windows",
-                crate::wording::excerpt(&text)
-            );
+            let message = format!("`{}` is no number of windows", crate::wording::excerpt(&text));
             Err(GrammarError::new(GrammarErrorKind::Value, range, message).replace("3 windows"))
         }
     }

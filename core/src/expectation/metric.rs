@@ -69,21 +69,8 @@ const DOWNSTREAM: &[Role] = &[Role::Downstream];
 const INGRESS: &[Role] = &[Role::Ingress];
 
 /// A metric that cannot recover, takes no `increase` and no qualifier: most of them.
-const fn row(
-    name: &'static str,
-    unit: Unit,
-    roles: &'static [Role],
-    make: Option<fn(Qualified) -> Metric>,
-) -> Row {
-    Row {
-        name,
-        unit,
-        roles,
-        qualifier: Qualifier::None,
-        increase: false,
-        recovery: Recovery::No,
-        make,
-    }
+const fn row(name: &'static str, unit: Unit, roles: &'static [Role], make: Option<fn(Qualified) -> Metric>) -> Row {
+    Row { name, unit, roles, qualifier: Qualifier::None, increase: false, recovery: Recovery::No, make }
 }
 
 /// A metric of a later version.
@@ -93,61 +80,20 @@ const fn later(name: &'static str, unit: Unit, roles: &'static [Role]) -> Row {
 
 /// Every metric, those of later versions included.
 pub const METRICS: [Row; 25] = [
-    Row {
-        increase: true,
-        ..row(
-            "downstream QPS",
-            Unit::PerSecond,
-            DOWNSTREAM,
-            Some(|_| Metric::DownstreamQps),
-        )
-    },
-    Row {
-        increase: true,
-        ..row(
-            "ingress QPS",
-            Unit::PerSecond,
-            INGRESS,
-            Some(|_| Metric::IngressQps),
-        )
-    },
-    row(
-        "amplification",
-        Unit::Factor,
-        DOWNSTREAM,
-        Some(|_| Metric::Amplification),
-    ),
+    Row { increase: true, ..row("downstream QPS", Unit::PerSecond, DOWNSTREAM, Some(|_| Metric::DownstreamQps)) },
+    Row { increase: true, ..row("ingress QPS", Unit::PerSecond, INGRESS, Some(|_| Metric::IngressQps)) },
+    row("amplification", Unit::Factor, DOWNSTREAM, Some(|_| Metric::Amplification)),
     Row {
         qualifier: Qualifier::Base,
         recovery: Recovery::ToBaseline,
-        ..row(
-            "retry ratio",
-            Unit::Share,
-            BOTH,
-            Some(|with| Metric::RetryRatio { of: with.base }),
-        )
+        ..row("retry ratio", Unit::Share, BOTH, Some(|with| Metric::RetryRatio { of: with.base }))
     },
-    row(
-        "success ratio",
-        Unit::Share,
-        BOTH,
-        Some(|_| Metric::SuccessRatio),
-    ),
+    row("success ratio", Unit::Share, BOTH, Some(|_| Metric::SuccessRatio)),
     Row {
         qualifier: Qualifier::Quantile,
-        ..row(
-            "failure latency",
-            Unit::Time,
-            BOTH,
-            Some(|with| Metric::FailureLatency {
-                quantile: with.quantile,
-            }),
-        )
+        ..row("failure latency", Unit::Time, BOTH, Some(|with| Metric::FailureLatency { quantile: with.quantile }))
     },
-    Row {
-        qualifier: Qualifier::Quantile,
-        ..later("latency", Unit::Time, BOTH)
-    },
+    Row { qualifier: Qualifier::Quantile, ..later("latency", Unit::Time, BOTH) },
     later("goodput", Unit::PerSecond, BOTH),
     later("explicit failure ratio", Unit::Share, BOTH),
     later("attempts max", Unit::Count, DOWNSTREAM),
@@ -211,10 +157,7 @@ impl Row {
             Metric::SuccessRatio => "success ratio",
             Metric::FailureLatency { .. } => "failure latency",
         };
-        METRICS
-            .iter()
-            .find(|row| row.name == name)
-            .unwrap_or(&METRICS[0])
+        METRICS.iter().find(|row| row.name == name).unwrap_or(&METRICS[0])
     }
 }
 
@@ -225,12 +168,7 @@ mod tests {
     #[test]
     fn every_metric_of_this_version_finds_its_row() {
         for row in METRICS.iter().filter(|row| row.is_in_this_version()) {
-            let metric = row.make.map(|make| {
-                make(Qualified {
-                    quantile: 0.5,
-                    base: RetryBase::All,
-                })
-            });
+            let metric = row.make.map(|make| make(Qualified { quantile: 0.5, base: RetryBase::All }));
             assert_eq!(metric.map(|metric| Row::of(metric).name), Some(row.name));
         }
     }

@@ -24,9 +24,7 @@ impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(Row::of(*self).name)?;
         match self {
-            Self::RetryRatio {
-                of: RetryBase::First,
-            } => f.write_str(" of first"),
+            Self::RetryRatio { of: RetryBase::First } => f.write_str(" of first"),
             Self::FailureLatency { quantile } => {
                 write!(f, " p{}", share::print(*quantile).trim_end_matches('%'))
             }
@@ -50,13 +48,7 @@ impl fmt::Display for Expectation {
         subject(f, self.edge.as_deref(), self.metric)?;
         let unit = Row::of(self.metric).unit;
         match self.demand {
-            Demand::Limit {
-                op,
-                value,
-                increase,
-                phase,
-                every_window,
-            } => {
+            Demand::Limit { op, value, increase, phase, every_window } => {
                 if increase {
                     write!(f, " increase {op} {}", share::print(value))?;
                 } else {
@@ -82,12 +74,7 @@ impl fmt::Display for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         subject(f, self.edge.as_deref(), self.metric)?;
         let value = value::print(self.value, Row::of(self.metric).unit);
-        write!(
-            f,
-            " {} {value} for {}",
-            self.op,
-            Within::Windows(self.windows)
-        )
+        write!(f, " {} {value} for {}", self.op, Within::Windows(self.windows))
     }
 }
 

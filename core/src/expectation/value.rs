@@ -17,9 +17,7 @@ pub(super) fn parse(text: &str, unit: Unit) -> Result<f64, UnitError> {
             Some(value) => Ok(value),
             None => match share::parse_any(text) {
                 Ok(share) => refuse(UnitErrorKind::UnknownUnit, factor(share)),
-                Err(error) if error.kind == UnitErrorKind::UnknownUnit => {
-                    refuse(error.kind, format!("{}x", digits(text)))
-                }
+                Err(error) if error.kind == UnitErrorKind::UnknownUnit => refuse(error.kind, format!("{}x", digits(text))),
                 Err(error) => refuse(error.kind, "1.2".to_owned()),
             },
         },
@@ -30,14 +28,7 @@ pub(super) fn parse(text: &str, unit: Unit) -> Result<f64, UnitError> {
         Unit::Time => duration::parse(text).map(|time| time.as_secs_f64()),
         Unit::Count => match plain(text) {
             Some(value) => Ok(value),
-            None => refuse(
-                UnitErrorKind::UnknownUnit,
-                if digits(text).is_empty() {
-                    "3".into()
-                } else {
-                    digits(text)
-                },
-            ),
+            None => refuse(UnitErrorKind::UnknownUnit, if digits(text).is_empty() { "3".into() } else { digits(text) }),
         },
     }
 }
@@ -50,10 +41,7 @@ pub(super) fn parse_increase(text: &str) -> Result<f64, UnitError> {
         Some(value) => Ok(value),
         None => match text.strip_suffix('x').and_then(plain) {
             // 1.2 times as much is an increase by 20%; below one it is none.
-            Some(times) if times >= 1.0 => refuse(
-                UnitErrorKind::UnknownUnit,
-                share::print(((times - 1.0) * 1e9).round() / 1e9),
-            ),
+            Some(times) if times >= 1.0 => refuse(UnitErrorKind::UnknownUnit, share::print(((times - 1.0) * 1e9).round() / 1e9)),
             _ => share::parse_any(text),
         },
     }
@@ -65,9 +53,7 @@ pub(super) fn print(value: f64, unit: Unit) -> String {
         Unit::Share => share::print(value),
         Unit::Factor => format!("{}x", units::Plain(value)),
         Unit::PerSecond => rate::print(value),
-        Unit::Time => {
-            duration::print(std::time::Duration::try_from_secs_f64(value).unwrap_or_default())
-        }
+        Unit::Time => duration::print(std::time::Duration::try_from_secs_f64(value).unwrap_or_default()),
         Unit::Count => units::Plain(value).to_string(),
     }
 }
@@ -75,15 +61,11 @@ pub(super) fn print(value: f64, unit: Unit) -> String {
 /// A number without a unit.
 fn plain(text: &str) -> Option<f64> {
     // Through the rate parser, which reads decimals exactly and nothing else.
-    text.starts_with(|c: char| c.is_ascii_digit())
-        .then(|| rate::parse(&format!("{text}/s")).ok())
-        .flatten()
+    text.starts_with(|c: char| c.is_ascii_digit()).then(|| rate::parse(&format!("{text}/s")).ok()).flatten()
 }
 
 fn digits(text: &str) -> String {
-    text.chars()
-        .take_while(|c| c.is_ascii_digit() || *c == '.')
-        .collect()
+    text.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect()
 }
 
 fn factor(share: f64) -> String {

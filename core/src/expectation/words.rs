@@ -34,10 +34,7 @@ pub(super) fn split(line: &str) -> Vec<Word> {
                 word.range.end = end;
             }
             _ if now != Class::Space => {
-                words.push(Word {
-                    text: c.to_lowercase().collect(),
-                    range: at..end,
-                });
+                words.push(Word { text: c.to_lowercase().collect(), range: at..end });
             }
             _ => {}
         }
@@ -54,8 +51,6 @@ impl Word {
 
     /// Whether it starts as a quantity does.
     pub(super) fn is_quantity(&self) -> bool {
-        self.text
-            .trim_start_matches(['-', '+', '.'])
-            .starts_with(|c: char| c.is_ascii_digit())
+        self.text.trim_start_matches(['-', '+', '.']).starts_with(|c: char| c.is_ascii_digit())
     }
 }

@@ -29,13 +29,7 @@ fn write_all(out: &mut String, plan: &Plan, facts: &HostFacts) -> std::fmt::Resu
     phases(out, plan)?;
     observed(out, playbook, &plan.needs)?;
     if let Some(load) = &playbook.load {
-        writeln!(
-            out,
-            "\nload\n  {} to {}, given up after {}",
-            rate::print(load.rate),
-            load.url,
-            duration::print(load.timeout)
-        )?;
+        writeln!(out, "\nload\n  {} to {}, given up after {}", rate::print(load.rate), load.url, duration::print(load.timeout))?;
     }
     writeln!(out, "\nfaults")?;
     for (index, fault) in plan.faults.iter().enumerate() {
@@ -45,20 +39,11 @@ fn write_all(out: &mut String, plan: &Plan, facts: &HostFacts) -> std::fmt::Resu
         writeln!(out, "  none: nothing will be tested")?;
     } else {
         let lease = duration::print(LEASE);
-        writeln!(
-            out,
-            "  ARP, neighbour discovery and SSH are never selected. If the agent dies, the kernel ends every fault"
-        )?;
-        writeln!(
-            out,
-            "  within {lease}. No qdisc of the interface is touched."
-        )?;
+        writeln!(out, "  ARP, neighbour discovery and SSH are never selected. If the agent dies, the kernel ends every fault")?;
+        writeln!(out, "  within {lease}. No qdisc of the interface is touched.")?;
     }
     if !plan.faults.is_empty() && playbook.scope != Scope::Host {
-        writeln!(
-            out,
-            "  The scope limits what is observed: a fault meets everyone on this host who uses the edge."
-        )?;
+        writeln!(out, "  The scope limits what is observed: a fault meets everyone on this host who uses the edge.")?;
     }
     if !playbook.guards.is_empty() {
         writeln!(out, "\nguards, any of which ends the drill")?;
@@ -74,39 +59,19 @@ fn write_all(out: &mut String, plan: &Plan, facts: &HostFacts) -> std::fmt::Resu
         writeln!(out, "  none: nothing will be judged")?;
     }
     for feature in &plan.obstacles {
-        writeln!(
-            out,
-            "\nthis host cannot run it: {}",
-            obstacle(*feature, facts)
-        )?;
+        writeln!(out, "\nthis host cannot run it: {}", obstacle(*feature, facts))?;
     }
     Ok(())
 }
 
 fn phases(out: &mut String, plan: &Plan) -> std::fmt::Result {
-    let whole = plan
-        .timeline
-        .last()
-        .map_or(Duration::ZERO, |phase| phase.end);
+    let whole = plan.timeline.last().map_or(Duration::ZERO, |phase| phase.end);
     let window = duration::print(plan.playbook.window);
-    writeln!(
-        out,
-        "\nphases, {} in all, in windows of {window}",
-        clock(whole)
-    )?;
+    writeln!(out, "\nphases, {} in all, in windows of {window}", clock(whole))?;
     for phase in &plan.timeline {
         let (start, end) = (clock(phase.start), clock(phase.end));
-        let windows = if phase.windows == 1 {
-            "window"
-        } else {
-            "windows"
-        };
-        writeln!(
-            out,
-            "  {:<10} {start:>8} to {end:>8}, {} {windows}",
-            phase.name.as_str(),
-            phase.windows
-        )?;
+        let windows = if phase.windows == 1 { "window" } else { "windows" };
+        writeln!(out, "  {:<10} {start:>8} to {end:>8}, {} {windows}", phase.name.as_str(), phase.windows)?;
     }
     Ok(())
 }
@@ -116,16 +81,8 @@ fn clock(time: Duration) -> String {
     let (seconds, rest) = (time.as_secs(), time.subsec_nanos());
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     let fraction = format!("{rest:09}");
-    let fraction = if rest == 0 {
-        String::new()
-    } else {
-        format!(".{}", fraction.trim_end_matches('0'))
-    };
-    let head = if hours == 0 {
-        format!("{minutes}")
-    } else {
-        format!("{hours}:{minutes:02}")
-    };
+    let fraction = if rest == 0 { String::new() } else { format!(".{}", fraction.trim_end_matches('0')) };
+    let head = if hours == 0 { format!("{minutes}") } else { format!("{hours}:{minutes:02}") };
     format!("{head}:{seconds:02}{fraction}")
 }
 
@@ -136,48 +93,21 @@ fn observed(out: &mut String, playbook: &Playbook, needs: &[Need]) -> std::fmt::
         Scope::Pid(pid) => format!("the cgroup of process {pid}"),
     };
     writeln!(out, "\nobserved: {scope}")?;
-    let width = playbook
-        .edges
-        .iter()
-        .map(|edge| edge.name.len())
-        .max()
-        .unwrap_or(0);
+    let width = playbook.edges.iter().map(|edge| edge.name.len()).max().unwrap_or(0);
     for edge in &playbook.edges {
         let address = edge.address.map(|address| address.to_string());
         let ports = edge.ports.map(|ports| format!("port {ports}"));
-        let protocol = edge
-            .protocol
-            .map_or("protocol by content", |protocol| protocol.as_str())
-            .to_owned();
+        let protocol = edge.protocol.map_or("protocol by content", |protocol| protocol.as_str()).to_owned();
         let parts: Vec<String> = address.into_iter().chain(ports).chain([protocol]).collect();
-        writeln!(
-            out,
-            "  {:<10} {:<width$}  {}",
-            edge.role.as_str(),
-            edge.name,
-            parts.join(", ")
-        )?;
+        writeln!(out, "  {:<10} {:<width$}  {}", edge.role.as_str(), edge.name, parts.join(", "))?;
     }
     writeln!(out, "  needs {}", listed(needs))
 }
 
 fn fault(out: &mut String, number: usize, fault: &PlannedFault) -> std::fmt::Result {
-    writeln!(
-        out,
-        "  {number}. {} {}, to {}",
-        fault.spec.kind.as_str(),
-        parameters(&fault.spec.kind),
-        fault.spec.to
-    )?;
-    let fallback = fault
-        .fallback
-        .map(|backend| format!(", or {} if the kernel lacks sch_netem", backend.as_str()));
-    writeln!(
-        out,
-        "     by       {}{}",
-        fault.backend.as_str(),
-        fallback.unwrap_or_default()
-    )?;
+    writeln!(out, "  {number}. {} {}, to {}", fault.spec.kind.as_str(), parameters(&fault.spec.kind), fault.spec.to)?;
+    let fallback = fault.fallback.map(|backend| format!(", or {} if the kernel lacks sch_netem", backend.as_str()));
+    writeln!(out, "     by       {}{}", fault.backend.as_str(), fallback.unwrap_or_default())?;
     writeln!(out, "     selects  {}", fault.selects)?;
     for step in &fault.steps {
         writeln!(out, "     makes    {step}")?;
@@ -203,17 +133,8 @@ pub(super) fn parameters(kind: &FaultKind) -> String {
     match kind {
         FaultKind::Loss { share } => share::print(*share),
         FaultKind::Delay { time, jitter, .. } if jitter.is_zero() => duration::print(*time),
-        FaultKind::Delay {
-            time,
-            jitter,
-            distribution,
-        } => {
-            format!(
-                "{}, jitter {} ({})",
-                duration::print(*time),
-                duration::print(*jitter),
-                distribution.as_str()
-            )
+        FaultKind::Delay { time, jitter, distribution } => {
+            format!("{}, jitter {} ({})", duration::print(*time), duration::print(*jitter), distribution.as_str())
         }
         FaultKind::HttpStatus { status, share } => {
             format!("{status} for {} of answers", share::print(*share))
@@ -228,20 +149,13 @@ fn expectations(playbook: &Playbook) -> Vec<String> {
     let each = playbook.expect.iter().zip(&lines);
     each.map(|(expectation, line)| {
         let roles = Row::of(expectation.metric).roles;
-        let edges = playbook
-            .edges
-            .iter()
-            .filter(|edge| match &expectation.edge {
-                Some(name) => edge.name == *name,
-                None => roles.contains(&edge.role),
-            });
+        let edges = playbook.edges.iter().filter(|edge| match &expectation.edge {
+            Some(name) => edge.name == *name,
+            None => roles.contains(&edge.role),
+        });
         let edges: Vec<&str> = edges.map(|edge| edge.name.as_str()).collect();
         let when = match expectation.demand {
-            Demand::Limit {
-                increase: true,
-                phase,
-                ..
-            } => format!("{} against baseline", phase.as_str()),
+            Demand::Limit { increase: true, phase, .. } => format!("{} against baseline", phase.as_str()),
             Demand::Limit { phase, .. } => phase.as_str().to_owned(),
             Demand::Recovers { .. } => "recovery".to_owned(),
         };

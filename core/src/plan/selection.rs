@@ -38,8 +38,5 @@ fn end(edge: &EdgeSpec) -> String {
 }
 
 fn port(ports: &str) -> String {
-    format!(
-        "{} {ports}",
-        if ports.contains('-') { "ports" } else { "port" }
-    )
+    format!("{} {ports}", if ports.contains('-') { "ports" } else { "port" })
 }

@@ -20,20 +20,7 @@ mod faults;
 
 mod lines;
 
-const TOP: Keys = Keys::new(
-    "a playbook",
-    &[
-        "version",
-        "name",
-        "description",
-        "observe",
-        "load",
-        "phases",
-        "faults",
-        "guards",
-        "expect",
-    ],
-);
+const TOP: Keys = Keys::new("a playbook", &["version", "name", "description", "observe", "load", "phases", "faults", "guards", "expect"]);
 
 /// The playbook version that this program reads.
 const VERSION: &str = "1";
@@ -46,35 +33,18 @@ pub(super) fn check(root: &Node, problems: &mut Problems<'_>) -> Option<Playbook
     }
     let name = top.require("name", "name: my-drill", problems);
     let name = name.and_then(|entry| playbook_name(entry, problems));
-    let description = top
-        .get("description")
-        .and_then(|entry| fields::text(entry, problems))
-        .map(str::to_owned);
-    let observed = top.require(
-        "observe",
-        "observe: {ingress: {web: {port: 8080}}}",
-        problems,
-    );
+    let description = top.get("description").and_then(|entry| fields::text(entry, problems)).map(str::to_owned);
+    let observed = top.require("observe", "observe: {ingress: {web: {port: 8080}}}", problems);
     let observed = observed.and_then(|entry| observe::check(entry, problems));
     let window = observed.as_ref().and_then(|observed| observed.window);
-    let phases = top.require(
-        "phases",
-        "phases: {baseline: 60s, fault: 60s, recovery: 60s}",
-        problems,
-    );
+    let phases = top.require("phases", "phases: {baseline: 60s, fault: 60s, recovery: 60s}", problems);
     let phases = phases.and_then(|entry| phases::check(entry, window, problems));
     let load = top.get("load").map(|entry| load::check(entry, problems));
     // Without the edges every name would be unknown: say nothing about what refers to them.
     let edges = observed.as_ref().map(|observed| observed.edges.as_slice());
-    let faults = top
-        .get("faults")
-        .map(|entry| faults::check(entry, edges, phases, problems));
-    let guards = top
-        .get("guards")
-        .map(|entry| lines::guards(entry, edges, window, phases, problems));
-    let expect = top
-        .get("expect")
-        .map(|entry| lines::expectations(entry, edges, window, phases, problems));
+    let faults = top.get("faults").map(|entry| faults::check(entry, edges, phases, problems));
+    let guards = top.get("guards").map(|entry| lines::guards(entry, edges, window, phases, problems));
+    let expect = top.get("expect").map(|entry| lines::expectations(entry, edges, window, phases, problems));
     if !problems.is_empty() {
         return None;
     }
@@ -97,16 +67,9 @@ fn version(entry: &Entry, problems: &mut Problems<'_>) {
     match fields::text(entry, problems) {
         None | Some(VERSION) => {}
         Some(other) => {
-            let message = format!(
-                "playbook version `{}` is not known",
-                crate::wording::excerpt(other)
-            );
+            let message = format!("playbook version `{}` is not known", crate::wording::excerpt(other));
             let draft = Draft::new(Code::BadValue, &entry.value.place, message);
-            problems.report(
-                draft
-                    .advice("this program reads version 1")
-                    .replace(VERSION),
-            );
+            problems.report(draft.advice("this program reads version 1").replace(VERSION));
         }
     }
 }
@@ -129,10 +92,6 @@ fn name(text: &str, place: &Place, what: &str, problems: &mut Problems<'_>) -> O
     let message = format!("{what} cannot be `{}`", crate::wording::excerpt(text));
     let advice = format!("use lower-case letters, digits and hyphens, at most {MAX_NAME}");
     let draft = Draft::new(Code::BadValue, place, message).advice(advice);
-    problems.report(if mended.is_empty() {
-        draft
-    } else {
-        draft.replace(mended.trim_end_matches('-'))
-    });
+    problems.report(if mended.is_empty() { draft } else { draft.replace(mended.trim_end_matches('-')) });
     None
 }

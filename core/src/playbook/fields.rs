@@ -24,12 +24,7 @@ pub(super) struct Keys {
 impl Keys {
     /// Keys of which all are in this version.
     pub(super) const fn new(of: &'static str, known: &'static [&'static str]) -> Self {
-        Self {
-            of,
-            known,
-            later: &[],
-            offer: known,
-        }
+        Self { of, known, later: &[], offer: known }
     }
 }
 
@@ -43,12 +38,7 @@ pub(super) struct Fields<'n> {
 
 impl<'n> Fields<'n> {
     /// Checks the keys; unknown and repeated ones are reported and then ignored. `None` if it is no mapping.
-    pub(super) fn open(
-        node: &'n Node,
-        place: &'n Place,
-        keys: Keys,
-        problems: &mut Problems<'_>,
-    ) -> Option<Self> {
+    pub(super) fn open(node: &'n Node, place: &'n Place, keys: Keys, problems: &mut Problems<'_>) -> Option<Self> {
         let entries = entries(node, place, keys.of, problems)?;
         for entry in entries {
             let key = entry.key.text.as_str();
@@ -59,62 +49,40 @@ impl<'n> Fields<'n> {
             if keys.later.contains(&key) {
                 let message = format!("`{key}` is not in this version of stormdrill");
                 let advice = format!("this version knows {}", listed(keys.offer));
-                problems.report(
-                    Draft::new(Code::NotInThisVersion, place, message)
-                        .label("not yet")
-                        .advice(advice),
-                );
+                problems.report(Draft::new(Code::NotInThisVersion, place, message).label("not yet").advice(advice));
                 continue;
             }
             let message = format!("{} has no key `{}`", keys.of, crate::wording::excerpt(key));
             let draft = Draft::new(Code::UnknownKey, place, message).label("unknown key");
             problems.report(match nearest(key, keys.known.iter().copied()) {
-                Some(near) => draft
-                    .advice(format!("did you mean `{near}`?"))
-                    .replace(near),
+                Some(near) => draft.advice(format!("did you mean `{near}`?")).replace(near),
                 None => draft.advice(format!("the keys are {}", listed(keys.known))),
             });
         }
-        Some(Self {
-            entries,
-            place,
-            keys,
-        })
+        Some(Self { entries, place, keys })
     }
 
     /// The entry of a key.
     pub(super) fn get(&self, key: &str) -> Option<&'n Entry> {
-        debug_assert!(
-            self.keys.known.contains(&key),
-            "a key that is not listed would be reported as unknown"
-        );
+        debug_assert!(self.keys.known.contains(&key), "a key that is not listed would be reported as unknown");
         self.entries.iter().find(|entry| entry.key.text == key)
     }
 
     /// Whether every key is one of this version.
     pub(super) fn all_known(&self) -> bool {
-        self.entries
-            .iter()
-            .all(|entry| self.keys.known.contains(&entry.key.text.as_str()))
+        self.entries.iter().all(|entry| self.keys.known.contains(&entry.key.text.as_str()))
     }
 
     /// The entry of a key that must be there. `example` is the whole entry as it could be written.
-    pub(super) fn require(
-        &self,
-        key: &str,
-        example: &str,
-        problems: &mut Problems<'_>,
-    ) -> Option<&'n Entry> {
+    pub(super) fn require(&self, key: &str, example: &str, problems: &mut Problems<'_>) -> Option<&'n Entry> {
         let found = self.get(key);
         // A slip in the key was reported as unknown already; calling the key missing too would say it twice.
         let unknown = self.entries.iter().map(|entry| entry.key.text.as_str());
         let mut unknown = unknown.filter(|key| !self.keys.known.contains(key));
-        let mistyped =
-            unknown.any(|word| nearest(word, self.keys.known.iter().copied()) == Some(key));
+        let mistyped = unknown.any(|word| nearest(word, self.keys.known.iter().copied()) == Some(key));
         if found.is_none() && !mistyped {
             let message = format!("{} lacks `{key}`", self.keys.of);
-            let draft = Draft::new(Code::MissingKey, self.place, message)
-                .label(format!("`{key}` is missing"));
+            let draft = Draft::new(Code::MissingKey, self.place, message).label(format!("`{key}` is missing"));
             problems.report(draft.advice(format!("add `{example}`")));
         }
         found
@@ -122,30 +90,19 @@ impl<'n> Fields<'n> {
 }
 
 /// The entries of a mapping, repeated keys reported. `None` if it is no mapping.
-pub(super) fn entries<'n>(
-    node: &'n Node,
-    place: &Place,
-    what: &str,
-    problems: &mut Problems<'_>,
-) -> Option<&'n [Entry]> {
+pub(super) fn entries<'n>(node: &'n Node, place: &Place, what: &str, problems: &mut Problems<'_>) -> Option<&'n [Entry]> {
     let Value::Map(entries) = &node.value else {
         wrong_shape(node, place, what, "a mapping", problems);
         return None;
     };
     if entries.len() > MAX_KEYS {
-        let message = format!(
-            "{what} has {} keys, more than the {MAX_KEYS} that are read",
-            entries.len()
-        );
+        let message = format!("{what} has {} keys, more than the {MAX_KEYS} that are read", entries.len());
         problems.report(Draft::new(Code::OutOfRange, place, message));
         return None;
     }
     for (index, entry) in entries.iter().enumerate() {
         let key = &entry.key;
-        if entries[..index]
-            .iter()
-            .any(|before| before.key.text == key.text)
-        {
+        if entries[..index].iter().any(|before| before.key.text == key.text) {
             let message = format!("{what} has `{}` twice", crate::wording::excerpt(&key.text));
             let draft = Draft::new(Code::DuplicateKey, &key.place, message).label("the second one");
             problems.report(draft.advice("keep one of them"));
@@ -160,25 +117,14 @@ pub(super) fn items<'n>(entry: &'n Entry, problems: &mut Problems<'_>) -> Option
         Value::List(items) => Some(items),
         Value::Null => Some(&[]),
         Value::Scalar(_) | Value::Map(_) => {
-            wrong_shape(
-                &entry.value,
-                &entry.key.place,
-                &format!("`{}`", entry.key.text),
-                "a list",
-                problems,
-            );
+            wrong_shape(&entry.value, &entry.key.place, &format!("`{}`", entry.key.text), "a list", problems);
             None
         }
     }
 }
 
 /// The scalar that a node must be. `what` names it in messages.
-pub(super) fn scalar<'n>(
-    node: &'n Node,
-    key: &Place,
-    what: &str,
-    problems: &mut Problems<'_>,
-) -> Option<&'n str> {
+pub(super) fn scalar<'n>(node: &'n Node, key: &Place, what: &str, problems: &mut Problems<'_>) -> Option<&'n str> {
     if let Value::Scalar(text) = &node.value {
         return Some(text);
     }
@@ -188,12 +134,7 @@ pub(super) fn scalar<'n>(
 
 /// The scalar of an entry.
 pub(super) fn text<'n>(entry: &'n Entry, problems: &mut Problems<'_>) -> Option<&'n str> {
-    scalar(
-        &entry.value,
-        &entry.key.place,
-        &format!("`{}`", entry.key.text),
-        problems,
-    )
+    scalar(&entry.value, &entry.key.place, &format!("`{}`", entry.key.text), problems)
 }
 
 /// The scalar of an entry if it is one; reports nothing.
@@ -205,11 +146,7 @@ pub(super) fn scalar_text(entry: &Entry) -> Option<&str> {
 }
 
 /// The quantity of an entry.
-pub(super) fn quantity<T>(
-    entry: &Entry,
-    parse: impl FnOnce(&str) -> Result<T, UnitError>,
-    problems: &mut Problems<'_>,
-) -> Option<T> {
+pub(super) fn quantity<T>(entry: &Entry, parse: impl FnOnce(&str) -> Result<T, UnitError>, problems: &mut Problems<'_>) -> Option<T> {
     let text = text(entry, problems)?;
     match parse(text) {
         Ok(value) => Some(value),
@@ -237,12 +174,7 @@ pub(super) fn refusal(place: &Place, key: &str, error: &UnitError) -> Draft {
 fn wrong_shape(node: &Node, key: &Place, what: &str, wanted: &str, problems: &mut Problems<'_>) {
     let (place, message) = match node.value {
         Value::Null => (key, format!("{what} has no value")),
-        _ => (
-            &node.place,
-            format!("{what} is {}, where {wanted} belongs", node.value.kind()),
-        ),
+        _ => (&node.place, format!("{what} is {}, where {wanted} belongs", node.value.kind())),
     };
-    problems.report(
-        Draft::new(Code::WrongShape, place, message).label(format!("{wanted} belongs here")),
-    );
+    problems.report(Draft::new(Code::WrongShape, place, message).label(format!("{wanted} belongs here")));
 }

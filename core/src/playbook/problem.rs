@@ -43,10 +43,7 @@ impl Place {
     pub fn line_and_column(&self, text: &str) -> (usize, usize) {
         let before = text.get(..self.start).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        (
-            before.matches('\n').count() + 1,
-            before[line_start..].chars().count() + 1,
-        )
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
     }
 }
 
@@ -123,14 +120,7 @@ pub(super) struct Draft {
 impl Draft {
     pub(super) fn new(code: Code, place: &Place, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self {
-            code,
-            label: "here".to_owned(),
-            message,
-            place: place.clone(),
-            advice: None,
-            mend: None,
-        }
+        Self { code, label: "here".to_owned(), message, place: place.clone(), advice: None, mend: None }
     }
 
     /// What to say at the place, instead of "here".
@@ -160,39 +150,19 @@ impl Draft {
 
 impl<'a> Problems<'a> {
     pub(super) const fn new(file: &'a str, overrides: &'a [String]) -> Self {
-        Self {
-            file,
-            overrides,
-            found: Vec::new(),
-        }
+        Self { file, overrides, found: Vec::new() }
     }
 
     pub(super) fn report(&mut self, draft: Draft) {
-        let mended = draft
-            .mend
-            .and_then(|(place, text)| self.mended_line(&place, &text));
+        let mended = draft.mend.and_then(|(place, text)| self.mended_line(&place, &text));
         let help = match (draft.advice, mended) {
-            (Some(advice), Some(line)) if advice.ends_with('?') => {
-                Some(format!("{advice}\n  {line}"))
-            }
+            (Some(advice), Some(line)) if advice.ends_with('?') => Some(format!("{advice}\n  {line}")),
             (Some(advice), Some(line)) => Some(format!("{advice}:\n  {line}")),
             (None, Some(line)) => Some(format!("write:\n  {line}")),
             (advice, None) => advice,
         };
-        let Draft {
-            code,
-            message,
-            place,
-            label,
-            ..
-        } = draft;
-        self.found.push(Problem {
-            code,
-            message,
-            place,
-            label,
-            help,
-        });
+        let Draft { code, message, place, label, .. } = draft;
+        self.found.push(Problem { code, message, place, label, help });
     }
 
     pub(super) const fn is_empty(&self) -> bool {

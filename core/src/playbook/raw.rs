@@ -22,27 +22,15 @@ const MAX_BYTES: usize = 256 * 1024;
 
 /// Reads a text into a tree. A syntax error is reported and gives `None`.
 pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Option<Node> {
-    let whole = Place {
-        source: Source::File,
-        start: 0,
-        end: 0,
-    };
+    let whole = Place { source: Source::File, start: 0, end: 0 };
     if text.len() > MAX_BYTES {
         let message = format!("the playbook is larger than {} KiB", MAX_BYTES / 1024);
         problems.report(Draft::new(Code::Syntax, &whole, message));
         return None;
     }
     // The parser skips a byte order mark; places are counted from behind it.
-    let skipped = if text.starts_with('\u{feff}') {
-        '\u{feff}'.len_utf8()
-    } else {
-        0
-    };
-    let source = Text {
-        text: &text[skipped..],
-        offset: skipped,
-        source: Source::File,
-    };
+    let skipped = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+    let source = Text { text: &text[skipped..], offset: skipped, source: Source::File };
     match parse(source.text) {
         Ok(raw) => Some(source.node(&raw)),
         Err(error) => {
@@ -53,23 +41,11 @@ pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Option<Node> {
 }
 
 /// Reads the value of an override: a flow list or mapping as YAML, all else as one scalar.
-pub(super) fn read_override(
-    index: usize,
-    value: &str,
-    offset: usize,
-    problems: &mut Problems<'_>,
-) -> Option<Node> {
-    let source = Text {
-        text: value,
-        offset,
-        source: Source::Set(index),
-    };
+pub(super) fn read_override(index: usize, value: &str, offset: usize, problems: &mut Problems<'_>) -> Option<Node> {
+    let source = Text { text: value, offset, source: Source::Set(index) };
     if !value.trim_start().starts_with(['{', '[']) {
         let place = source.place(0, value.len());
-        return Some(Node {
-            place,
-            value: Value::Scalar(value.trim().to_owned()),
-        });
+        return Some(Node { place, value: Value::Scalar(value.trim().to_owned()) });
     }
     match parse(value) {
         Ok(raw) => Some(source.node(&raw)),
@@ -201,9 +177,7 @@ mod tests {
         let node = read(text, &mut problems);
         let tree = node.map_or_else(String::new, |node| show(&node, &problems));
         let errors = problems.into_sorted().into_iter();
-        tree + &errors
-            .map(|p| format!("[{}..{}: {}]", p.place.start, p.place.end, p.message))
-            .collect::<String>()
+        tree + &errors.map(|p| format!("[{}..{}: {}]", p.place.start, p.place.end, p.message)).collect::<String>()
     }
 
     fn show(node: &Node, problems: &Problems<'_>) -> String {
@@ -213,22 +187,11 @@ mod tests {
             Value::Scalar(text) if text == at => text.clone(),
             Value::Scalar(text) => format!("{text:?}@{at:?}"),
             Value::List(items) => {
-                format!(
-                    "[{}]@{at:?}",
-                    items
-                        .iter()
-                        .map(|item| show(item, problems))
-                        .collect::<Vec<_>>()
-                        .join(", ")
-                )
+                format!("[{}]@{at:?}", items.iter().map(|item| show(item, problems)).collect::<Vec<_>>().join(", "))
             }
             Value::Map(entries) => {
-                let entry =
-                    |entry: &Entry| format!("{}: {}", entry.key.text, show(&entry.value, problems));
-                format!(
-                    "{{{}}}@{at:?}",
-                    entries.iter().map(entry).collect::<Vec<_>>().join(", ")
-                )
+                let entry = |entry: &Entry| format!("{}: {}", entry.key.text, show(&entry.value, problems));
+                format!("{{{}}}@{at:?}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
             }
         }
     }
@@ -246,10 +209,7 @@ mod tests {
             ("- b ≤ c\r\n- d\r\n", r#"[b ≤ c, d]@"-""#),
             ("\u{feff}é: {b: 1}", r#"{é: {b: 1}@"b"}@"é""#),
             ("a: |\n  b\n  c\n", r#"{a: "b\nc\n"@"b\n  c"}@"a""#),
-            (
-                "a: &x {b: 0.50}\nc: *x",
-                r#"{a: {b: 0.50}@"b", c: {b: "0.50"@"*x"}@"*x"}@"a""#,
-            ),
+            ("a: &x {b: 0.50}\nc: *x", r#"{a: {b: 0.50}@"b", c: {b: "0.50"@"*x"}@"*x"}@"a""#),
             ("a: 1\na: 2", r#"{a: 1, a: 2}@"a""#),
             ("<<: {a: 1}", r#"{<<: {a: 1}@"a"}@"<<""#),
             ("", r#"null@"""#),
@@ -263,14 +223,8 @@ mod tests {
         for (text, error) in [
             ("a: [1, 2", "[3..4: unclosed bracket '[']"),
             ("a: 1\n---\nb: 2\n", "[9..10: more than one document]"),
-            (
-                "a:\n\tb: 1\n",
-                "[4..5: tabs disallowed within this context (block indentation)]",
-            ),
-            (
-                "a: b: c",
-                "[4..5: mapping values are not allowed in this context]",
-            ),
+            ("a:\n\tb: 1\n", "[4..5: tabs disallowed within this context (block indentation)]"),
+            ("a: b: c", "[4..5: mapping values are not allowed in this context]"),
             ("é: *u", "[4..5: alias references unknown anchor]"),
             ("? [a]\n: b\n", "[0..0: a key must be a single word]"),
         ] {
@@ -285,11 +239,8 @@ mod tests {
             let before = format!("*a{}, ", level - 1).repeat(9);
             laughs += &format!("a{level}: &a{level} [{before}]\n");
         }
-        let deep = [("[", 100_000), ("{a: ", 50_000), ("- ", 100_000)]
-            .map(|(open, times)| open.repeat(times));
-        let indented: String = (0..500)
-            .map(|level| format!("{}a:\n", " ".repeat(level)))
-            .collect();
+        let deep = [("[", 100_000), ("{a: ", 50_000), ("- ", 100_000)].map(|(open, times)| open.repeat(times));
+        let indented: String = (0..500).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
         for text in deep.iter().chain([&laughs, &indented]) {
             let mut problems = Problems::new(text, &[]);
             assert_eq!(read(text, &mut problems), None);

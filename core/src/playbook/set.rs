@@ -23,21 +23,11 @@ fn put(root: &mut Node, index: usize, path: &str, value: Node) -> Result<(), Box
     let mut node = root;
     let mut start = 0;
     for step in path.split('.') {
-        let place = Place {
-            source: Source::Set(index),
-            start,
-            end: start + step.len(),
-        };
+        let place = Place { source: Source::Set(index), start, end: start + step.len() };
         start += step.len() + 1;
         if step.is_empty() {
-            let draft = Draft::new(
-                Code::BadOverride,
-                &place,
-                "an override's path has an empty step",
-            );
-            return Err(Box::new(draft.advice(
-                "write the keys with dots between, as in `phases.fault=10s`",
-            )));
+            let draft = Draft::new(Code::BadOverride, &place, "an override's path has an empty step");
+            return Err(Box::new(draft.advice("write the keys with dots between, as in `phases.fault=10s`")));
         }
         node = step_into(node, step, place)?;
     }
@@ -53,17 +43,8 @@ fn step_into<'n>(node: &'n mut Node, step: &str, place: Place) -> Result<&'n mut
         Value::Map(entries) => {
             let found = entries.iter().position(|entry| entry.key.text == step);
             let at = found.unwrap_or_else(|| {
-                let value = Node {
-                    place: place.clone(),
-                    value: Value::Null,
-                };
-                entries.push(Entry {
-                    key: Key {
-                        place,
-                        text: step.to_owned(),
-                    },
-                    value,
-                });
+                let value = Node { place: place.clone(), value: Value::Null };
+                entries.push(Entry { key: Key { place, text: step.to_owned() }, value });
                 entries.len() - 1
             });
             Ok(&mut entries[at].value)
@@ -74,27 +55,19 @@ fn step_into<'n>(node: &'n mut Node, step: &str, place: Place) -> Result<&'n mut
                 Ok(at) if at < count => Ok(&mut items[at]),
                 // One behind the last adds an item.
                 Ok(at) if at == count => {
-                    items.push(Node {
-                        place,
-                        value: Value::Null,
-                    });
+                    items.push(Node { place, value: Value::Null });
                     Ok(&mut items[at])
                 }
                 _ => {
                     let message = format!("`{step}` is no position in a list of {count}");
-                    let draft = Draft::new(Code::BadOverride, &place, message)
-                        .label("a number belongs here");
-                    Err(Box::new(
-                        draft.advice(format!("positions run from 0; {count} adds one")),
-                    ))
+                    let draft = Draft::new(Code::BadOverride, &place, message).label("a number belongs here");
+                    Err(Box::new(draft.advice(format!("positions run from 0; {count} adds one"))))
                 }
             }
         }
         Value::Scalar(_) | Value::Null => {
             let message = format!("`{step}` leads into a single value");
-            Err(Box::new(
-                Draft::new(Code::BadOverride, &place, message).label("there is nothing inside"),
-            ))
+            Err(Box::new(Draft::new(Code::BadOverride, &place, message).label("there is nothing inside")))
         }
     }
 }

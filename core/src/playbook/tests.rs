@@ -53,90 +53,37 @@ fn bad(from: &str, to: &str) -> Vec<(Code, String, String)> {
 
 #[track_caller]
 fn refused(from: &str, to: &str, code: Code, place: &str, message: &str) {
-    assert_eq!(
-        bad(from, to),
-        [(code, place.to_owned(), message.to_owned())],
-        "{to}"
-    );
+    assert_eq!(bad(from, to), [(code, place.to_owned(), message.to_owned())], "{to}");
 }
 
 #[test]
 fn a_good_playbook_reads_whole() {
     let playbook = parse(GOOD).unwrap();
     assert_eq!(playbook.name, "order-db-loss-30");
-    assert_eq!(
-        playbook.description.as_deref(),
-        Some("Thirty percent loss towards the order database")
-    );
+    assert_eq!(playbook.description.as_deref(), Some("Thirty percent loss towards the order database"));
     let edge = |edge: &EdgeSpec| {
-        let address = edge
-            .address
-            .map_or_else(String::new, |address| address.to_string());
-        let ports = edge
-            .ports
-            .map_or_else(String::new, |ports| ports.to_string());
+        let address = edge.address.map_or_else(String::new, |address| address.to_string());
+        let ports = edge.ports.map_or_else(String::new, |ports| ports.to_string());
         let protocol = edge.protocol.map_or("", Protocol::as_str);
-        format!(
-            "{} {} [{address}]:{ports}/{protocol}",
-            edge.role.as_str(),
-            edge.name
-        )
+        format!("{} {} [{address}]:{ports}/{protocol}", edge.role.as_str(), edge.name)
     };
     let edges: Vec<String> = playbook.edges.iter().map(edge).collect();
-    assert_eq!(
-        edges,
-        [
-            "ingress web []:8080/http",
-            "downstream order-db []:3306/",
-            "downstream stock [10.2.0.0/16]:6379-65535/http",
-        ]
-    );
-    assert_eq!(
-        playbook.scope,
-        Scope::Cgroup("system.slice/order.service".to_owned())
-    );
+    assert_eq!(edges, ["ingress web []:8080/http", "downstream order-db []:3306/", "downstream stock [10.2.0.0/16]:6379-65535/http",]);
+    assert_eq!(playbook.scope, Scope::Cgroup("system.slice/order.service".to_owned()));
     assert_eq!(playbook.window, Duration::from_secs(5));
     let url = "http://127.0.0.1:8080/orders".to_owned();
-    assert_eq!(
-        playbook.load,
-        Some(Load {
-            url,
-            rate: 200.0,
-            timeout: Duration::from_secs(2)
-        })
-    );
+    assert_eq!(playbook.load, Some(Load { url, rate: 200.0, timeout: Duration::from_secs(2) }));
     let phases = [60, 300, 120].map(Duration::from_secs);
-    assert_eq!(
-        playbook.phases,
-        Phases {
-            baseline: phases[0],
-            fault: phases[1],
-            recovery: phases[2]
-        }
-    );
-    let kinds: Vec<(FaultKind, Direction)> = playbook
-        .faults
-        .iter()
-        .map(|f| (f.kind.clone(), f.direction))
-        .collect();
+    assert_eq!(playbook.phases, Phases { baseline: phases[0], fault: phases[1], recovery: phases[2] });
+    let kinds: Vec<(FaultKind, Direction)> = playbook.faults.iter().map(|f| (f.kind.clone(), f.direction)).collect();
     let (time, jitter) = (Duration::from_millis(100), Duration::from_millis(20));
-    let delay = FaultKind::Delay {
-        time,
-        jitter,
-        distribution: Distribution::Normal,
-    };
+    let delay = FaultKind::Delay { time, jitter, distribution: Distribution::Normal };
     assert_eq!(
         kinds,
         [
             (FaultKind::Loss { share: 0.3 }, Direction::Egress),
             (delay, Direction::Both),
-            (
-                FaultKind::HttpStatus {
-                    status: 503,
-                    share: 0.125
-                },
-                Direction::Ingress
-            ),
+            (FaultKind::HttpStatus { status: 503, share: 0.125 }, Direction::Ingress),
         ]
     );
     assert_eq!(playbook.faults[1].interface.as_deref(), Some("eth0"));
@@ -148,30 +95,15 @@ fn a_good_playbook_reads_whole() {
 fn what_is_left_out_has_a_default() {
     let playbook = good("  window: 5s\n", "");
     assert_eq!(playbook.window, Duration::from_secs(10));
-    assert_eq!(
-        good(", timeout: 2s", "").load.unwrap().timeout,
-        Duration::from_secs(3)
-    );
-    assert_eq!(
-        good("  scope: {cgroup: /system.slice/order.service}\n", "").scope,
-        Scope::Host
-    );
-    assert_eq!(
-        good("{cgroup: /system.slice/order.service}", "{pid: 4711}").scope,
-        Scope::Pid(4711)
-    );
+    assert_eq!(good(", timeout: 2s", "").load.unwrap().timeout, Duration::from_secs(3));
+    assert_eq!(good("  scope: {cgroup: /system.slice/order.service}\n", "").scope, Scope::Host);
+    assert_eq!(good("{cgroup: /system.slice/order.service}", "{pid: 4711}").scope, Scope::Pid(4711));
 }
 
 #[test]
 fn short_and_odd_spellings_read_the_same() {
     let whole = parse(GOOD).unwrap();
-    assert_eq!(
-        good(
-            "http_status: {status: 503, share: 12.5%}",
-            "http_status: 503, share: 12.5%"
-        ),
-        whole
-    );
+    assert_eq!(good("http_status: {status: 503, share: 12.5%}", "http_status: 503, share: 12.5%"), whole);
     assert_eq!(parse(&GOOD.replace('\n', "\r\n")).unwrap(), whole);
     assert_eq!(parse(&format!("\u{feff}{GOOD}")).unwrap(), whole);
     assert_eq!(parse(&format!("---\n{GOOD}...\n")).unwrap(), whole);
@@ -179,378 +111,96 @@ fn short_and_odd_spellings_read_the_same() {
     assert_eq!(good("version: 1", "version: &one 1 # first"), whole);
     let delay = good("{time: 100ms, jitter: 20ms, distribution: normal}", "0.5ms");
     let time = Duration::from_nanos(500_000);
-    assert_eq!(
-        delay.faults[1].kind,
-        FaultKind::Delay {
-            time,
-            jitter: Duration::ZERO,
-            distribution: Distribution::Uniform
-        }
-    );
+    assert_eq!(delay.faults[1].kind, FaultKind::Delay { time, jitter: Duration::ZERO, distribution: Distribution::Uniform });
     // Nothing lost is nothing wrong.
-    assert_eq!(
-        good("loss: 30%", "loss: 0%").faults[0].kind,
-        FaultKind::Loss { share: 0.0 }
-    );
+    assert_eq!(good("loss: 30%", "loss: 0%").faults[0].kind, FaultKind::Loss { share: 0.0 });
     // Without faults and expectations a drill is a measurement.
     let start = GOOD.find("faults:").unwrap();
     assert!(parse(&GOOD[..start]).unwrap().faults.is_empty());
-    assert!(
-        parse(&format!("{}faults:\nexpect: []\n", &GOOD[..start]))
-            .unwrap()
-            .expect
-            .is_empty()
-    );
+    assert!(parse(&format!("{}faults:\nexpect: []\n", &GOOD[..start])).unwrap().expect.is_empty());
 }
 
 #[test]
 fn an_answer_to_our_own_callers_leaves() {
-    let playbook = good(
-        "http_status: {status: 503, share: 12.5%}, to: stock",
-        "http_status: {status: 503, share: 12.5%}, to: web",
-    );
+    let playbook = good("http_status: {status: 503, share: 12.5%}, to: stock", "http_status: {status: 503, share: 12.5%}, to: web");
     assert_eq!(playbook.faults[2].direction, Direction::Egress);
 }
 
 #[test]
 fn unknown_keys_are_refused_at_every_level() {
     use Code::UnknownKey;
-    refused(
-        "name:",
-        "Name: x\nname:",
-        UnknownKey,
-        "Name",
-        "a playbook has no key `Name`",
-    );
-    refused(
-        "  window:",
-        "  windows: 5s\n  window:",
-        UnknownKey,
-        "windows",
-        "`observe` has no key `windows`",
-    );
-    refused(
-        "port: 8080,",
-        "port: 8080, tls: true,",
-        UnknownKey,
-        "tls",
-        "an edge has no key `tls`",
-    );
-    refused(
-        "cgroup: /",
-        "cgroups: x, cgroup: /",
-        UnknownKey,
-        "cgroups",
-        "`scope` has no key `cgroups`",
-    );
-    refused(
-        "rate: 200/s",
-        "rate: 200/s, users: 3",
-        UnknownKey,
-        "users",
-        "`load` has no key `users`",
-    );
-    refused(
-        "recovery: 2m",
-        "recovery: 2m, cooldown: 2m",
-        UnknownKey,
-        "cooldown",
-        "`phases` has no key `cooldown`",
-    );
-    refused(
-        "loss: 30%",
-        "loss: 30%, from: web",
-        UnknownKey,
-        "from",
-        "a fault has no key `from`",
-    );
-    refused(
-        "jitter: 20ms",
-        "jitter: 20ms, sigma: 2",
-        UnknownKey,
-        "sigma",
-        "`delay` has no key `sigma`",
-    );
-    refused(
-        "status: 503,",
-        "status: 503, body: x,",
-        UnknownKey,
-        "body",
-        "`http_status` has no key `body`",
-    );
-    refused(
-        "version: 1",
-        "<<: {a: b}\nversion: 1",
-        UnknownKey,
-        "<<",
-        "a playbook has no key `<<`",
-    );
+    refused("name:", "Name: x\nname:", UnknownKey, "Name", "a playbook has no key `Name`");
+    refused("  window:", "  windows: 5s\n  window:", UnknownKey, "windows", "`observe` has no key `windows`");
+    refused("port: 8080,", "port: 8080, tls: true,", UnknownKey, "tls", "an edge has no key `tls`");
+    refused("cgroup: /", "cgroups: x, cgroup: /", UnknownKey, "cgroups", "`scope` has no key `cgroups`");
+    refused("rate: 200/s", "rate: 200/s, users: 3", UnknownKey, "users", "`load` has no key `users`");
+    refused("recovery: 2m", "recovery: 2m, cooldown: 2m", UnknownKey, "cooldown", "`phases` has no key `cooldown`");
+    refused("loss: 30%", "loss: 30%, from: web", UnknownKey, "from", "a fault has no key `from`");
+    refused("jitter: 20ms", "jitter: 20ms, sigma: 2", UnknownKey, "sigma", "`delay` has no key `sigma`");
+    refused("status: 503,", "status: 503, body: x,", UnknownKey, "body", "`http_status` has no key `body`");
+    refused("version: 1", "<<: {a: b}\nversion: 1", UnknownKey, "<<", "a playbook has no key `<<`");
 }
 
 #[test]
 fn values_are_refused_where_they_stand() {
     use Code::{BadValue, OutOfRange};
-    refused(
-        "loss: 30%",
-        "loss: 101%",
-        OutOfRange,
-        "101%",
-        "`loss`: `101%` is too large",
-    );
-    refused(
-        "loss: 30%",
-        "loss: NaN%",
-        BadValue,
-        "NaN%",
-        "`loss`: `NaN%` is not a finite number",
-    );
-    refused(
-        "loss: 30%",
-        "loss: .nan",
-        BadValue,
-        ".nan",
-        "`loss`: `.nan` is not a finite number",
-    );
-    refused(
-        "loss: 30%",
-        "loss: 0.3",
-        BadValue,
-        "0.3",
-        "`loss`: `0.3` has no unit",
-    );
-    refused(
-        "time: 100ms",
-        "time: 100",
-        BadValue,
-        "100",
-        "`time`: `100` has no unit",
-    );
-    refused(
-        "time: 100ms",
-        "time: -5ms",
-        BadValue,
-        "-5ms",
-        "`time`: `-5ms` is negative",
-    );
-    refused(
-        "fault: 300s",
-        "fault: 0s",
-        OutOfRange,
-        "0s",
-        "`fault` is zero",
-    );
-    refused(
-        "fault: 300s",
-        "fault: 25h",
-        OutOfRange,
-        "25h",
-        "`fault` of 25h is beyond the most, 24h",
-    );
-    refused(
-        "window: 5s",
-        "window: 1ms",
-        OutOfRange,
-        "1ms",
-        "`window` of 1ms is below the least, 100ms",
-    );
-    refused(
-        "rate: 200/s",
-        "rate: 0/s",
-        OutOfRange,
-        "0/s",
-        "`rate` is zero",
-    );
-    refused(
-        "status: 503",
-        "status: 99",
-        OutOfRange,
-        "99",
-        "`99` is no status of an answer",
-    );
-    refused(
-        "status: 503",
-        "status: 0503",
-        OutOfRange,
-        "0503",
-        "`0503` is no status of an answer",
-    );
-    refused(
-        "port: 8080",
-        "port: 65536",
-        OutOfRange,
-        "65536",
-        "`port`: `65536` is too large",
-    );
-    refused(
-        "version: 1",
-        "version: 2",
-        BadValue,
-        "2",
-        "playbook version `2` is not known",
-    );
-    refused(
-        "name: order-db-loss-30",
-        "name: Order DB",
-        BadValue,
-        "Order DB",
-        "a playbook's name cannot be `Order DB`",
-    );
-    refused(
-        "interface: eth0",
-        "interface: ../eth0",
-        BadValue,
-        "../eth0",
-        "`../eth0` cannot be the name of an interface",
-    );
-    refused(
-        "{cgroup: /system.slice/order.service}",
-        "{cgroup: a/../b}",
-        BadValue,
-        "a/../b",
-        "`a/../b` is no path of a cgroup",
-    );
-    refused(
-        "{cgroup: /system.slice/order.service}",
-        "{pid: 0}",
-        BadValue,
-        "0",
-        "`0` is no process id",
-    );
+    refused("loss: 30%", "loss: 101%", OutOfRange, "101%", "`loss`: `101%` is too large");
+    refused("loss: 30%", "loss: NaN%", BadValue, "NaN%", "`loss`: `NaN%` is not a finite number");
+    refused("loss: 30%", "loss: .nan", BadValue, ".nan", "`loss`: `.nan` is not a finite number");
+    refused("loss: 30%", "loss: 0.3", BadValue, "0.3", "`loss`: `0.3` has no unit");
+    refused("time: 100ms", "time: 100", BadValue, "100", "`time`: `100` has no unit");
+    refused("time: 100ms", "time: -5ms", BadValue, "-5ms", "`time`: `-5ms` is negative");
+    refused("fault: 300s", "fault: 0s", OutOfRange, "0s", "`fault` is zero");
+    refused("fault: 300s", "fault: 25h", OutOfRange, "25h", "`fault` of 25h is beyond the most, 24h");
+    refused("window: 5s", "window: 1ms", OutOfRange, "1ms", "`window` of 1ms is below the least, 100ms");
+    refused("rate: 200/s", "rate: 0/s", OutOfRange, "0/s", "`rate` is zero");
+    refused("status: 503", "status: 99", OutOfRange, "99", "`99` is no status of an answer");
+    refused("status: 503", "status: 0503", OutOfRange, "0503", "`0503` is no status of an answer");
+    refused("port: 8080", "port: 65536", OutOfRange, "65536", "`port`: `65536` is too large");
+    refused("version: 1", "version: 2", BadValue, "2", "playbook version `2` is not known");
+    refused("name: order-db-loss-30", "name: Order DB", BadValue, "Order DB", "a playbook's name cannot be `Order DB`");
+    refused("interface: eth0", "interface: ../eth0", BadValue, "../eth0", "`../eth0` cannot be the name of an interface");
+    refused("{cgroup: /system.slice/order.service}", "{cgroup: a/../b}", BadValue, "a/../b", "`a/../b` is no path of a cgroup");
+    refused("{cgroup: /system.slice/order.service}", "{pid: 0}", BadValue, "0", "`0` is no process id");
     let url = "\"http://127.0.0.1:8080/orders\"";
-    refused(
-        url,
-        "ftp://x/",
-        BadValue,
-        "ftp://x/",
-        "`url` does not start with `http://`",
-    );
-    refused(
-        url,
-        "\"http://:80/\"",
-        BadValue,
-        "\"http://:80/\"",
-        "`http://:80/` is no URL to send load to",
-    );
+    refused(url, "ftp://x/", BadValue, "ftp://x/", "`url` does not start with `http://`");
+    refused(url, "\"http://:80/\"", BadValue, "\"http://:80/\"", "`http://:80/` is no URL to send load to");
 }
 
 #[test]
 fn a_port_is_no_address_and_an_address_is_no_port() {
     use Code::BadValue;
-    refused(
-        "address: 10.2.0.0/16",
-        "address: 3306",
-        BadValue,
-        "3306",
-        "`address`: `3306` is a port, where an address belongs",
-    );
-    refused(
-        "port: 3306",
-        "port: 10.2.0.1",
-        BadValue,
-        "10.2.0.1",
-        "`port`: `10.2.0.1` is an address, where a port belongs",
-    );
+    refused("address: 10.2.0.0/16", "address: 3306", BadValue, "3306", "`address`: `3306` is a port, where an address belongs");
+    refused("port: 3306", "port: 10.2.0.1", BadValue, "10.2.0.1", "`port`: `10.2.0.1` is an address, where a port belongs");
 }
 
 #[test]
 fn lengths_that_do_not_fit_into_one_another_are_refused() {
     use Code::OutOfRange;
-    refused(
-        "baseline: 60s",
-        "baseline: 4s",
-        OutOfRange,
-        "4s",
-        "`baseline` of 4s is shorter than one window of 5s",
-    );
-    refused(
-        "time: 100ms",
-        "time: 300s",
-        OutOfRange,
-        "300s",
-        "a delay of 5m is not shorter than the fault phase of 5m",
-    );
-    refused(
-        "jitter: 20ms",
-        "jitter: 2s",
-        OutOfRange,
-        "2s",
-        "`jitter` of 2s is more than the delay itself",
-    );
+    refused("baseline: 60s", "baseline: 4s", OutOfRange, "4s", "`baseline` of 4s is shorter than one window of 5s");
+    refused("time: 100ms", "time: 300s", OutOfRange, "300s", "a delay of 5m is not shorter than the fault phase of 5m");
+    refused("jitter: 20ms", "jitter: 2s", OutOfRange, "2s", "`jitter` of 2s is more than the delay itself");
     let line = "retry ratio recovers within 25 windows";
-    refused(
-        "retry ratio recovers within 2 windows",
-        line,
-        OutOfRange,
-        line,
-        "25 windows are longer than the recovery phase of 2m",
-    );
+    refused("retry ratio recovers within 2 windows", line, OutOfRange, line, "25 windows are longer than the recovery phase of 2m");
     let line = "web success ratio < 20% for 97 windows";
-    refused(
-        "web success ratio < 20% for 3 windows",
-        line,
-        OutOfRange,
-        line,
-        "97 windows are longer than the whole drill of 8m",
-    );
+    refused("web success ratio < 20% for 3 windows", line, OutOfRange, line, "97 windows are longer than the whole drill of 8m");
 }
 
 #[test]
 fn names_that_nothing_has_are_refused() {
     use Code::UnknownName;
-    refused(
-        "loss: 30%, to: order-db",
-        "loss: 30%, to: order-bd",
-        UnknownName,
-        "order-bd",
-        "there is no edge `order-bd`",
-    );
-    refused(
-        "web success",
-        "wbe success",
-        UnknownName,
-        "wbe",
-        "there is no edge `wbe`",
-    );
-    refused(
-        "distribution: normal",
-        "distribution: gauss",
-        UnknownName,
-        "gauss",
-        "there is no distribution `gauss`",
-    );
-    refused(
-        "8080, protocol: http",
-        "8080, protocol: htpp",
-        UnknownName,
-        "htpp",
-        "there is no protocol `htpp`",
-    );
+    refused("loss: 30%, to: order-db", "loss: 30%, to: order-bd", UnknownName, "order-bd", "there is no edge `order-bd`");
+    refused("web success", "wbe success", UnknownName, "wbe", "there is no edge `wbe`");
+    refused("distribution: normal", "distribution: gauss", UnknownName, "gauss", "there is no distribution `gauss`");
+    refused("8080, protocol: http", "8080, protocol: htpp", UnknownName, "htpp", "there is no protocol `htpp`");
 }
 
 #[test]
 fn what_contradicts_itself_is_refused() {
     use Code::{Conflict, DuplicateKey, MissingKey};
-    refused(
-        "    stock:",
-        "    other: {port: 1}\n    stock:",
-        Conflict,
-        "other",
-        "an edge cannot be called `other`",
-    );
-    refused(
-        "loss: 30%, to",
-        "loss: 30%, delay: 5ms, to",
-        Conflict,
-        "delay",
-        "`loss` and `delay` are one fault",
-    );
-    refused(
-        "loss: 30%, to",
-        "loss: 30%, share: 5%, to",
-        Conflict,
-        "share",
-        "`share` beside `loss` means nothing",
-    );
+    refused("    stock:", "    other: {port: 1}\n    stock:", Conflict, "other", "an edge cannot be called `other`");
+    refused("loss: 30%, to", "loss: 30%, delay: 5ms, to", Conflict, "delay", "`loss` and `delay` are one fault");
+    refused("loss: 30%, to", "loss: 30%, share: 5%, to", Conflict, "share", "`share` beside `loss` means nothing");
     refused(
         "12.5%}, to: stock",
         "12.5%}, to: stock, direction: egress",
@@ -558,109 +208,25 @@ fn what_contradicts_itself_is_refused() {
         "egress",
         "`http_status` acts on answers, which travel ingress here",
     );
-    refused(
-        ", jitter: 20ms",
-        "",
-        Conflict,
-        "distribution",
-        "`distribution` without `jitter` means nothing",
-    );
-    refused(
-        "    stock:",
-        "    web: {port: 1}\n    stock:",
-        Conflict,
-        "web",
-        "`web` names an ingress edge already",
-    );
-    refused(
-        "    stock:",
-        "    db: {port: 3306}\n    stock:",
-        Conflict,
-        "db",
-        "`db` selects the same connections as `order-db`",
-    );
-    refused(
-        "{cgroup:",
-        "{pid: 1, cgroup:",
-        Conflict,
-        "cgroup",
-        "`scope` has both `cgroup` and `pid`",
-    );
-    refused(
-        "  - {delay",
-        "  - {loss: 1%, to: order-db}\n  - {delay",
-        Conflict,
-        "loss",
-        "`loss` towards `order-db` is injected twice",
-    );
-    refused(
-        "window: 5s",
-        "window: 5s\n  window: 6s",
-        DuplicateKey,
-        "window",
-        "`observe` has `window` twice",
-    );
-    refused(
-        "    stock:",
-        "    order-db: {port: 1}\n    stock:",
-        DuplicateKey,
-        "order-db",
-        "`downstream` has `order-db` twice",
-    );
-    refused(
-        "{port: 3306}",
-        "{protocol: http}",
-        MissingKey,
-        "order-db",
-        "edge `order-db` has neither `port` nor `address`",
-    );
-    refused(
-        ", recovery: 2m",
-        "",
-        MissingKey,
-        "phases",
-        "`phases` lacks `recovery`",
-    );
-    refused(
-        "loss: 30%, to: order-db",
-        "to: order-db",
-        MissingKey,
-        "to",
-        "this fault injects nothing",
-    );
-    refused(
-        "loss: 30%, to: order-db",
-        "loss: 30%",
-        MissingKey,
-        "loss",
-        "a fault lacks `to`",
-    );
+    refused(", jitter: 20ms", "", Conflict, "distribution", "`distribution` without `jitter` means nothing");
+    refused("    stock:", "    web: {port: 1}\n    stock:", Conflict, "web", "`web` names an ingress edge already");
+    refused("    stock:", "    db: {port: 3306}\n    stock:", Conflict, "db", "`db` selects the same connections as `order-db`");
+    refused("{cgroup:", "{pid: 1, cgroup:", Conflict, "cgroup", "`scope` has both `cgroup` and `pid`");
+    refused("  - {delay", "  - {loss: 1%, to: order-db}\n  - {delay", Conflict, "loss", "`loss` towards `order-db` is injected twice");
+    refused("window: 5s", "window: 5s\n  window: 6s", DuplicateKey, "window", "`observe` has `window` twice");
+    refused("    stock:", "    order-db: {port: 1}\n    stock:", DuplicateKey, "order-db", "`downstream` has `order-db` twice");
+    refused("{port: 3306}", "{protocol: http}", MissingKey, "order-db", "edge `order-db` has neither `port` nor `address`");
+    refused(", recovery: 2m", "", MissingKey, "phases", "`phases` lacks `recovery`");
+    refused("loss: 30%, to: order-db", "to: order-db", MissingKey, "to", "this fault injects nothing");
+    refused("loss: 30%, to: order-db", "loss: 30%", MissingKey, "loss", "a fault lacks `to`");
 }
 
 #[test]
 fn what_a_later_version_knows_is_said_to_be_that() {
     use Code::NotInThisVersion as Later;
-    refused(
-        "8080, protocol: http",
-        "8080, protocol: redis",
-        Later,
-        "redis",
-        "protocol `redis` is not in this version of stormdrill",
-    );
-    refused(
-        "loss: 30%",
-        "duplicate: 30%",
-        Later,
-        "duplicate",
-        "`duplicate` is not in this version of stormdrill",
-    );
-    refused(
-        "loss: 30%",
-        "partition: true",
-        Later,
-        "partition",
-        "`partition` is not in this version of stormdrill",
-    );
+    refused("8080, protocol: http", "8080, protocol: redis", Later, "redis", "protocol `redis` is not in this version of stormdrill");
+    refused("loss: 30%", "duplicate: 30%", Later, "duplicate", "`duplicate` is not in this version of stormdrill");
+    refused("loss: 30%", "partition: true", Later, "partition", "`partition` is not in this version of stormdrill");
     refused(
         "{cgroup: /system.slice/order.service}",
         "{container: a}",
@@ -680,27 +246,9 @@ fn what_a_later_version_knows_is_said_to_be_that() {
 #[test]
 fn wrong_shapes_are_refused_each_on_its_own() {
     use Code::WrongShape;
-    refused(
-        "{loss: 30%, to: order-db}",
-        "loss",
-        WrongShape,
-        "loss",
-        "a fault is a single value, where a mapping belongs",
-    );
-    refused(
-        "loss: 30%",
-        "loss: [30%]",
-        WrongShape,
-        "[",
-        "`loss` is a list, where a single value belongs",
-    );
-    refused(
-        "loss: 30%",
-        "loss:",
-        WrongShape,
-        "loss",
-        "`loss` has no value",
-    );
+    refused("{loss: 30%, to: order-db}", "loss", WrongShape, "loss", "a fault is a single value, where a mapping belongs");
+    refused("loss: 30%", "loss: [30%]", WrongShape, "[", "`loss` is a list, where a single value belongs");
+    refused("loss: 30%", "loss:", WrongShape, "loss", "`loss` has no value");
     refused(
         "retry ratio recovers within 2 windows",
         "a: b",
@@ -708,10 +256,7 @@ fn wrong_shapes_are_refused_each_on_its_own() {
         "a",
         "a line of `expect` is a mapping, where a single value belongs",
     );
-    let text = GOOD
-        .replace("loss: 30%", "loss: [30%]")
-        .replace("window: 5s", "window: {a: b}")
-        .replace("8080,", "[8080],");
+    let text = GOOD.replace("loss: 30%", "loss: [30%]").replace("window: 5s", "window: {a: b}").replace("8080,", "[8080],");
     assert_eq!(parse(&text).unwrap_err().len(), 3);
     for text in ["", "# nothing\n", "- a\n", "a", "42"] {
         assert_eq!(parse(text).unwrap_err()[0].code, WrongShape, "{text}");
@@ -720,15 +265,8 @@ fn wrong_shapes_are_refused_each_on_its_own() {
 
 #[test]
 fn problems_come_in_the_order_of_the_file() {
-    let text = GOOD
-        .replace("version: 1", "version: 9")
-        .replace("loss: 30%", "loss: 3")
-        .replace("≤ 20%", "≤ 20");
-    let starts: Vec<usize> = parse(&text)
-        .unwrap_err()
-        .iter()
-        .map(|problem| problem.place.start)
-        .collect();
+    let text = GOOD.replace("version: 1", "version: 9").replace("loss: 30%", "loss: 3").replace("≤ 20%", "≤ 20");
+    let starts: Vec<usize> = parse(&text).unwrap_err().iter().map(|problem| problem.place.start).collect();
     assert_eq!(starts.len(), 3);
     assert!(starts.is_sorted());
 }
@@ -738,15 +276,9 @@ fn the_help_ends_in_the_corrected_line() {
     let text = GOOD.replace("time: 100ms", "time: 0.5");
     let problems = parse(&text).unwrap_err();
     let line = "- {delay: {time: 0.5s, jitter: 20ms, distribution: normal}, to: stock, direction: both, interface: eth0}";
-    assert_eq!(
-        problems[0].help.as_deref(),
-        Some(format!("write `0.5s` or `500ms`:\n  {line}").as_str())
-    );
+    assert_eq!(problems[0].help.as_deref(), Some(format!("write `0.5s` or `500ms`:\n  {line}").as_str()));
     // And the line, put into the file, is right.
-    let broken = text
-        .lines()
-        .find(|text| text.contains("time: 0.5"))
-        .unwrap();
+    let broken = text.lines().find(|text| text.contains("time: 0.5")).unwrap();
     assert!(parse(&text.replace(broken.trim(), line)).is_ok());
 }
 
@@ -770,11 +302,7 @@ fn overrides_replace_add_and_append() {
     assert_eq!(playbook.scope, Scope::Pid(3));
     // A value that the file lacks can come from the command line alone.
     let without = GOOD.replace("phases: {baseline: 60s, fault: 300s, recovery: 2m}\n", "");
-    let set = [
-        ("phases.baseline", "60s"),
-        ("phases.fault", "60s"),
-        ("phases.recovery", "60s"),
-    ];
+    let set = [("phases.baseline", "60s"), ("phases.fault", "60s"), ("phases.recovery", "60s")];
     assert!(parse_with(&without, &set).is_ok());
 }
 
@@ -788,21 +316,13 @@ fn a_bad_override_is_told_by_its_place_on_the_command_line() {
         ("name.x", "10%", Code::BadOverride, "x"),
         ("", "10%", Code::BadOverride, ""),
         ("phases..fault", "10%", Code::BadOverride, ""),
-        (
-            "faults.0",
-            "{loss: 10%, to: nobody}",
-            Code::UnknownName,
-            "nobody",
-        ),
+        ("faults.0", "{loss: 10%, to: nobody}", Code::UnknownName, "nobody"),
         ("expect.0", "retry ratio <= 3s", Code::BadValue, "3s"),
         ("phases", "{fault: [", Code::Syntax, "["),
     ] {
         let problems = parse_with(GOOD, &[("name", "x"), (path, value)]).unwrap_err();
         let text = format!("{path}={value}");
-        let problem = problems
-            .iter()
-            .find(|problem| problem.place.source == Source::Set(1))
-            .unwrap();
+        let problem = problems.iter().find(|problem| problem.place.source == Source::Set(1)).unwrap();
         let found = &text[problem.place.start..problem.place.end];
         assert_eq!((problem.code, found), (code, place), "{text}");
     }
@@ -814,10 +334,7 @@ fn sound(text: &str, result: Result<Playbook, Vec<Problem>>) {
     assert!(!problems.is_empty());
     for problem in problems {
         if problem.place.source == Source::File {
-            assert!(
-                text.get(problem.place.start..problem.place.end).is_some(),
-                "{problem:?}"
-            );
+            assert!(text.get(problem.place.start..problem.place.end).is_some(), "{problem:?}");
         }
     }
 }
@@ -835,13 +352,7 @@ fn hostile_texts_are_refused_in_time() {
         "\0\0\0".to_owned(),
         "? ? ? ? a".to_owned(),
         "&a [*a, *a]".to_owned(),
-        format!(
-            "{{{}}}",
-            (0..5_000)
-                .map(|n| format!("k{n}: 1"))
-                .collect::<Vec<_>>()
-                .join(", ")
-        ),
+        format!("{{{}}}", (0..5_000).map(|n| format!("k{n}: 1")).collect::<Vec<_>>().join(", ")),
         "!!binary AAAA".to_owned(),
         "--- a\n--- b\n".to_owned(),
         "%YAML 9.9\n---\na: b\n".to_owned(),

@@ -78,6 +78,13 @@ impl Ids {
         }
     }
 
+    /// Sets requests apart that cannot be attempts of one call: each carries an id, and the ids differ. `None` where nothing
+    /// is stated. A span is no such id, since many clients open a new one for each attempt.
+    #[must_use]
+    pub fn apart(&self) -> Option<u64> {
+        self.iter().filter(|(kind, _)| *kind != IdKind::Span).map(|(kind, id)| fingerprint::join(kind as u64, id)).reduce(fingerprint::join)
+    }
+
     /// Those found.
     pub fn iter(&self) -> impl Iterator<Item = (IdKind, u64)> + '_ {
         self.found.iter().flatten().copied()

@@ -16,10 +16,7 @@ impl Decimal {
     /// Splits a quantity into its number and what follows it, its unit.
     ///
     /// `example` is what the error proposes when the text gives no better idea.
-    pub(super) fn split<'a>(
-        text: &'a str,
-        example: &str,
-    ) -> Result<(Self, &'a str, &'a str), UnitError> {
+    pub(super) fn split<'a>(text: &'a str, example: &str) -> Result<(Self, &'a str, &'a str), UnitError> {
         let whole = text.trim();
         let refuse = |kind, write: &str| Err(UnitError::new(whole, kind, vec![write.to_owned()]));
         if whole.is_empty() {
@@ -32,16 +29,10 @@ impl Decimal {
         }
         if let Some(rest) = whole.strip_prefix('-') {
             let positive = rest.trim_start();
-            let write = if positive.starts_with(|c: char| c.is_ascii_digit()) {
-                positive
-            } else {
-                example
-            };
+            let write = if positive.starts_with(|c: char| c.is_ascii_digit()) { positive } else { example };
             return refuse(UnitErrorKind::Negative, write);
         }
-        let end = whole
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(whole.len());
+        let end = whole.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(whole.len());
         let (number, unit) = whole.split_at(end);
         match Self::parse(number) {
             Some(decimal) => Ok((decimal, number, unit)),
@@ -61,10 +52,7 @@ impl Decimal {
         }
         let fraction = fraction.trim_end_matches('0');
         let mantissa = format!("{whole}{fraction}").parse().ok()?;
-        Some(Self {
-            mantissa,
-            scale: u32::try_from(fraction.len()).ok()?,
-        })
+        Some(Self { mantissa, scale: u32::try_from(fraction.len()).ok()? })
     }
 
     pub(super) const fn is_zero(self) -> bool {
@@ -84,8 +72,6 @@ impl Decimal {
     /// The float that is nearest to `self / 10^shift`.
     pub(super) fn to_f64(self, shift: u32) -> f64 {
         // The standard parser rounds correctly; a division here would round twice.
-        format!("{}e-{}", self.mantissa, self.scale + shift)
-            .parse()
-            .unwrap_or(f64::MAX)
+        format!("{}e-{}", self.mantissa, self.scale + shift).parse().unwrap_or(f64::MAX)
     }
 }

@@ -6,14 +6,8 @@ use super::decimal::Decimal;
 use super::{UnitError, UnitErrorKind};
 
 /// The units, with their length in nanoseconds, longest first.
-const UNITS: [(&str, u64); 6] = [
-    ("h", 3_600_000_000_000),
-    ("m", 60_000_000_000),
-    ("s", 1_000_000_000),
-    ("ms", 1_000_000),
-    ("us", 1_000),
-    ("ns", 1),
-];
+const UNITS: [(&str, u64); 6] =
+    [("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
 /// Other ways in which people write a unit, each with ours.
 const OTHER_SPELLINGS: [(&str, &str); 22] = [
@@ -53,10 +47,7 @@ pub fn parse(text: &str) -> Result<Duration, UnitError> {
     }
     let Some(&(_, length)) = UNITS.iter().find(|(name, _)| *name == unit) else {
         let ours = spelling(unit.trim());
-        let write = ours.map_or_else(
-            || with_units(number, digits),
-            |ours| vec![format!("{digits}{ours}")],
-        );
+        let write = ours.map_or_else(|| with_units(number, digits), |ours| vec![format!("{digits}{ours}")]);
         return refuse(UnitErrorKind::UnknownUnit, write);
     };
     match number.times(length) {
@@ -75,20 +66,14 @@ pub fn print(duration: Duration) -> String {
     if nanos == 0 {
         return "0s".to_owned();
     }
-    let (unit, length) = UNITS
-        .iter()
-        .find(|(_, length)| nanos.is_multiple_of(u128::from(*length)))
-        .unwrap_or(&("ns", 1));
+    let (unit, length) = UNITS.iter().find(|(_, length)| nanos.is_multiple_of(u128::from(*length))).unwrap_or(&("ns", 1));
     format!("{}{unit}", nanos / u128::from(*length))
 }
 
 fn spelling(unit: &str) -> Option<&'static str> {
     let unit = unit.to_lowercase();
     let known = UNITS.iter().map(|(name, _)| (*name, *name));
-    known
-        .chain(OTHER_SPELLINGS)
-        .find(|(other, _)| *other == unit)
-        .map(|(_, ours)| ours)
+    known.chain(OTHER_SPELLINGS).find(|(other, _)| *other == unit).map(|(_, ours)| ours)
 }
 
 /// What a number without a unit may have meant: seconds, or the same in milliseconds, or milliseconds.
@@ -153,11 +138,7 @@ mod tests {
             ("3d", UnknownUnit, "write `3s` or `3ms`"),
             ("0.5ns", TooFine, "write `1ns`"),
             ("18446744073709551616ns", TooLarge, "write `24h`"),
-            (
-                "99999999999999999999999999999999999999s",
-                TooLarge,
-                "write `100ms`",
-            ),
+            ("99999999999999999999999999999999999999s", TooLarge, "write `100ms`"),
             ("99999999999999999999999999999h", TooLarge, "write `24h`"),
         ] {
             assert_eq!(refused(text), (kind, advice.to_owned()), "{text}");

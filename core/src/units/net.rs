@@ -25,26 +25,16 @@ pub fn parse_ports(text: &str) -> Result<PortRange, UnitError> {
         return Err(refuse(UnitErrorKind::AddressForPort, "8080"));
     }
     if let Some(positive) = text.strip_prefix('-') {
-        let write = if parse_port(positive).is_ok() {
-            positive
-        } else {
-            "8080"
-        };
+        let write = if parse_port(positive).is_ok() { positive } else { "8080" };
         return Err(refuse(UnitErrorKind::Negative, write));
     }
     let Some((first, last)) = text.split_once('-') else {
         let port = parse_port(text).map_err(|kind| refuse(kind, "8080"))?;
-        return Ok(PortRange {
-            first: port,
-            last: port,
-        });
+        return Ok(PortRange { first: port, last: port });
     };
     let (first, last) = (first.trim(), last.trim());
     let whole = |end: &str| parse_port(end).map_err(|kind| refuse(kind, "8000-8099"));
-    let range = PortRange {
-        first: whole(first)?,
-        last: whole(last)?,
-    };
+    let range = PortRange { first: whole(first)?, last: whole(last)? };
     if range.last < range.first {
         return Err(refuse(UnitErrorKind::Backwards, &format!("{last}-{first}")));
     }
@@ -72,13 +62,8 @@ pub fn parse_cidr(text: &str) -> Result<Cidr, UnitError> {
     if text.is_empty() {
         return refuse(UnitErrorKind::Empty, "10.2.0.0/16".to_owned());
     }
-    let (address, prefix) = text
-        .split_once('/')
-        .map_or((text, None), |(address, prefix)| (address, Some(prefix)));
-    let unbracketed = address
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-        .unwrap_or(address);
+    let (address, prefix) = text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));
+    let unbracketed = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(address);
     let Ok(address) = unbracketed.parse::<IpAddr>() else {
         return refuse(not_an_address(address), "10.2.0.0/16".to_owned());
     };
@@ -90,10 +75,7 @@ pub fn parse_cidr(text: &str) -> Result<Cidr, UnitError> {
         Some(Err(_)) => return refuse(UnitErrorKind::Malformed, format!("{address}/{bits}")),
     };
     let cidr = unmapped(Cidr { address, prefix });
-    let network = Cidr {
-        address: masked(cidr),
-        prefix: cidr.prefix,
-    };
+    let network = Cidr { address: masked(cidr), prefix: cidr.prefix };
     if network != cidr {
         return refuse(UnitErrorKind::HostBits, network.to_string());
     }
@@ -101,18 +83,11 @@ pub fn parse_cidr(text: &str) -> Result<Cidr, UnitError> {
 }
 
 fn not_an_address(text: &str) -> UnitErrorKind {
-    if parse_port(text).is_ok()
-        || text
-            .split_once('-')
-            .is_some_and(|(a, b)| parse_port(a).is_ok() && parse_port(b).is_ok())
-    {
+    if parse_port(text).is_ok() || text.split_once('-').is_some_and(|(a, b)| parse_port(a).is_ok() && parse_port(b).is_ok()) {
         return UnitErrorKind::PortForAddress;
     }
     match text.rsplit_once(':') {
-        Some((address, port))
-            if parse_port(port).is_ok()
-                && address.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() =>
-        {
+        Some((address, port)) if parse_port(port).is_ok() && address.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() => {
             UnitErrorKind::PortForAddress
         }
         _ => UnitErrorKind::NameForAddress,
@@ -122,10 +97,7 @@ fn not_an_address(text: &str) -> UnitErrorKind {
 fn unmapped(cidr: Cidr) -> Cidr {
     match cidr.address {
         IpAddr::V6(six) if cidr.prefix >= 96 => match six.to_ipv4_mapped() {
-            Some(four) => Cidr {
-                address: IpAddr::V4(four),
-                prefix: cidr.prefix - 96,
-            },
+            Some(four) => Cidr { address: IpAddr::V4(four), prefix: cidr.prefix - 96 },
             None => cidr,
         },
         _ => cidr,
@@ -156,20 +128,8 @@ mod tests {
 
     #[test]
     fn ports_reach_to_65535_and_no_further() {
-        assert_eq!(
-            parse_ports("1024-65535"),
-            Ok(PortRange {
-                first: 1024,
-                last: 65535
-            })
-        );
-        assert_eq!(
-            parse_ports("65535"),
-            Ok(PortRange {
-                first: 65535,
-                last: 65535
-            })
-        );
+        assert_eq!(parse_ports("1024-65535"), Ok(PortRange { first: 1024, last: 65535 }));
+        assert_eq!(parse_ports("65535"), Ok(PortRange { first: 65535, last: 65535 }));
         use UnitErrorKind::*;
         for (text, kind) in [
             ("65536", TooLarge),
@@ -215,11 +175,7 @@ mod tests {
             ("", Empty, "10.2.0.0/16"),
         ] {
             let error = parse_cidr(text).unwrap_err();
-            assert_eq!(
-                (error.kind, error.write[0].as_str()),
-                (kind, write),
-                "{text}"
-            );
+            assert_eq!((error.kind, error.write[0].as_str()), (kind, write), "{text}");
         }
     }
 

@@ -11,16 +11,8 @@ pub fn parse(text: &str) -> Result<f64, UnitError> {
     let (number, digits, unit) = Decimal::split(text, "200/s")?;
     match unit {
         "/s" => Ok(number.to_f64(0)),
-        "" => Err(UnitError::new(
-            text.trim(),
-            UnitErrorKind::NoUnit,
-            vec![format!("{digits}/s")],
-        )),
-        _ => Err(UnitError::new(
-            text.trim(),
-            UnitErrorKind::UnknownUnit,
-            vec![per_second(number, digits, unit)],
-        )),
+        "" => Err(UnitError::new(text.trim(), UnitErrorKind::NoUnit, vec![format!("{digits}/s")])),
+        _ => Err(UnitError::new(text.trim(), UnitErrorKind::UnknownUnit, vec![per_second(number, digits, unit)])),
     }
 }
 

@@ -10,11 +10,7 @@ use super::{Plain, UnitError, UnitErrorKind};
 pub fn parse(text: &str) -> Result<f64, UnitError> {
     let share = parse_any(text)?;
     if share > 1.0 {
-        return Err(UnitError::new(
-            text.trim(),
-            UnitErrorKind::TooLarge,
-            vec!["100%".to_owned()],
-        ));
+        return Err(UnitError::new(text.trim(), UnitErrorKind::TooLarge, vec!["100%".to_owned()]));
     }
     Ok(share)
 }
@@ -27,16 +23,8 @@ pub fn parse_any(text: &str) -> Result<f64, UnitError> {
     let (number, digits, unit) = Decimal::split(text, "30%")?;
     match unit {
         "%" => Ok(number.to_f64(2)),
-        "" => Err(UnitError::new(
-            text.trim(),
-            UnitErrorKind::NoUnit,
-            vec![percent(number, digits)],
-        )),
-        _ => Err(UnitError::new(
-            text.trim(),
-            UnitErrorKind::UnknownUnit,
-            vec![format!("{digits}%")],
-        )),
+        "" => Err(UnitError::new(text.trim(), UnitErrorKind::NoUnit, vec![percent(number, digits)])),
+        _ => Err(UnitError::new(text.trim(), UnitErrorKind::UnknownUnit, vec![format!("{digits}%")])),
     }
 }
 
@@ -48,11 +36,7 @@ pub fn print(share: f64) -> String {
 
 /// What a number without a sign meant: up to one it is a fraction, above it is percent already.
 fn percent(number: Decimal, digits: &str) -> String {
-    if number.to_f64(0) <= 1.0 {
-        format!("{}%", shifted(digits))
-    } else {
-        format!("{digits}%")
-    }
+    if number.to_f64(0) <= 1.0 { format!("{}%", shifted(digits)) } else { format!("{digits}%") }
 }
 
 /// A decimal text times one hundred, by moving its point, so that nothing is rounded.
@@ -64,11 +48,7 @@ fn shifted(decimal: &str) -> String {
     let whole = digits.trim_start_matches('0');
     let whole = if whole.is_empty() { "0" } else { whole };
     let rest = rest.trim_end_matches('0');
-    if rest.is_empty() {
-        whole.to_owned()
-    } else {
-        format!("{whole}.{rest}")
-    }
+    if rest.is_empty() { whole.to_owned() } else { format!("{whole}.{rest}") }
 }
 
 #[cfg(test)]
@@ -81,13 +61,7 @@ mod tests {
 
     #[test]
     fn shares_are_read_as_percentages() {
-        for (text, share) in [
-            ("30%", 0.3),
-            ("0%", 0.0),
-            ("100%", 1.0),
-            ("0.1%", 0.001),
-            ("12.5%", 0.125),
-        ] {
+        for (text, share) in [("30%", 0.3), ("0%", 0.0), ("100%", 1.0), ("0.1%", 0.001), ("12.5%", 0.125)] {
             assert_eq!(parse(text), Ok(share), "{text}");
         }
         assert_eq!(parse_any("250%"), Ok(2.5));
@@ -111,11 +85,7 @@ mod tests {
             ("half", Malformed, "write `30%`"),
         ] {
             let error = parse(text).unwrap_err();
-            assert_eq!(
-                (error.kind, error.advice().as_str()),
-                (kind, advice),
-                "{text}"
-            );
+            assert_eq!((error.kind, error.advice().as_str()), (kind, advice), "{text}");
         }
     }
 

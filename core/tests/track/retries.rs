@@ -40,8 +40,9 @@ fn each_attempt_counts_under_its_strongest_evidence_only() {
     scene.ask(1, 1, 0, &both(1)).answer(2, 1, 0, 503);
     scene.ask(3, 1, 1, &both(2)).answer(4, 1, 1, 503);
     scene.ask(5, 1, 2, &get("/", "x-request-id: r\r\n")).answer(6, 1, 2, 503);
-    scene.get(7, 1, 3, "/").answer(8, 1, 3, 200);
-    assert_eq!(retries(&scene.result()), (1, 1, 1));
+    scene.get(7, 1, 3, "/").answer(8, 1, 3, 503);
+    scene.get(9, 1, 4, "/").answer(10, 1, 4, 200);
+    assert_eq!(retries(&scene.result()), (1, 1, 1), "the one without an id is no attempt of the request that has one");
 }
 
 #[test]

@@ -50,15 +50,7 @@ impl Layer {
         let host = HeaderValue::from_str(&next.to_string()).unwrap_or(HeaderValue::from_static("next"));
         let caller = Caller::new(config, Pool::new(next, Reuse::KeepAlive, CONNECTIONS), host, clock);
         let tag = format!("{name}-{:08x}", fastrand::u32(..));
-        Self {
-            name: name.to_owned(),
-            caller,
-            deadlines,
-            clock,
-            tag,
-            made_ids: Counter::default(),
-            counts: Counts::default(),
-        }
+        Self { name: name.to_owned(), caller, deadlines, clock, tag, made_ids: Counter::default(), counts: Counts::default() }
     }
 
     fn call(&self, head: &hyper::http::request::Parts, body: Bytes, deadline: Option<Deadline>) -> Call {

@@ -35,12 +35,15 @@ pub(super) struct ChainArgs {
     /// The most one try may take, the connect included
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     timeout: Duration,
-    /// Budgeted: retries per request over the last 10 s, 0 to 1 or 0% to 100%
+    /// Budgeted: retries per request over --budget-window, 0 to 1 or 0% to 100%
     #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = share)]
     budget: f64,
-    /// Budgeted: retries in 10 s that are allowed however few requests there are
+    /// Budgeted: retries in --budget-window that are allowed however few requests there are
     #[arg(long, value_name = "N", default_value_t = 3)]
     budget_floor: u64,
+    /// Budgeted: the time over which the budget holds, 100ms to 10s; what quiet time has earned may be spent at once
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    budget_window: Duration,
     /// Budgeted: the first retry waits from 0 to this, each further one from 0 to twice as much
     #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = duration_or_zero)]
     backoff_base: Duration,
@@ -93,7 +96,7 @@ impl ChainArgs {
                 Switch::Off => Deadlines::Ignored,
             },
             timeout: self.timeout,
-            budget: BudgetLimits { share: self.budget, floor: self.budget_floor },
+            budget: BudgetLimits { share: self.budget, floor: self.budget_floor, window: self.budget_window },
             backoff: Backoff { base: self.backoff_base, max: self.backoff_max },
             marker: self.marker,
             seed: self.chain_seed,
@@ -114,9 +117,7 @@ impl ChainArgs {
         match &self.ports {
             Ports::From(0) => Ok(vec![0; layers]),
             Ports::From(first) => (0..self.layers)
-                .map(|n| {
-                    first.checked_add(n).ok_or(ChainArgsError::PortsEnd { first: *first, layer: usize::from(n) + 1 })
-                })
+                .map(|n| first.checked_add(n).ok_or(ChainArgsError::PortsEnd { first: *first, layer: usize::from(n) + 1 }))
                 .collect(),
             Ports::Each(ports) if ports.len() == layers => Ok(ports.clone()),
             Ports::Each(ports) => Err(ChainArgsError::Ports { given: ports.len(), layers }),
@@ -183,9 +184,6 @@ mod tests {
         assert_eq!(retry("--layers 2 --names gateway,service --retry-layer gateway"), Ok(RetryLayers::Only(1)));
         assert_eq!(retry("--layers 2 --policy budgeted --retry-layer all"), Ok(RetryLayers::All));
         let error = retry("--layers 2 --retry-layer 3").unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "--retry-layer \"3\" is no layer: write all, a number from 1 to 2, or one of: layer1, layer2"
-        );
+        assert_eq!(error, "--retry-layer \"3\" is no layer: write all, a number from 1 to 2, or one of: layer1, layer2");
     }
 }

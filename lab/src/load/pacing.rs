@@ -47,8 +47,7 @@ pub(super) async fn pace(client: Arc<Client>, quitting: Quitting) -> Duration {
     let (under_way, mut all_ended) = mpsc::channel::<()>(1);
     let runtime = Handle::current();
     let pacer = Arc::clone(&client);
-    let span =
-        tokio::task::spawn_blocking(move || on_schedule(&pacer, &quitting, rate, arrivals, &runtime, &under_way));
+    let span = tokio::task::spawn_blocking(move || on_schedule(&pacer, &quitting, rate, arrivals, &runtime, &under_way));
     // Should the thread have panicked, what was recorded is still true.
     let span = span.await.unwrap_or_else(|_| client.clock.now() - origin);
     // Each request holds the other end until it has ended.

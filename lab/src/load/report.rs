@@ -62,10 +62,6 @@ impl Spread {
     pub(super) fn of(microseconds: &Histogram<u64>) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "the histogram itself keeps three digits")]
         let ms = |value: u64| (!microseconds.is_empty()).then_some(value as f64 / 1000.0);
-        Self {
-            p50: ms(microseconds.value_at_quantile(0.5)),
-            p99: ms(microseconds.value_at_quantile(0.99)),
-            max: ms(microseconds.max()),
-        }
+        Self { p50: ms(microseconds.value_at_quantile(0.5)), p99: ms(microseconds.value_at_quantile(0.99)), max: ms(microseconds.max()) }
     }
 }

@@ -1,6 +1,7 @@
-//! A retry budget: over the last ten seconds, retries may be a share of requests, and a few are always allowed.
+//! A retry budget: over the last seconds, retries may be a share of requests, and a few are always allowed.
 //!
-//! The window slides in steps of 100 ms. It never covers more than ten seconds, so a grant is never too generous.
+//! The window slides in steps of 100 ms. It never covers more than its length, so a grant is never too generous. What a
+//! long quiet time has earned may be spent at once: the longer the window, the larger the burst when a failure begins.
 
 use std::time::Duration;
 
@@ -12,8 +13,10 @@ const SLOT_MS: u128 = 100;
 pub struct BudgetLimits {
     /// Retries per request (first attempts only), 0 to 1.
     pub share: f64,
-    /// Retries in ten seconds that are allowed however few requests there are. Floors add up over processes.
+    /// Retries in a window that are allowed however few requests there are. Floors add up over processes.
     pub floor: u64,
+    /// Length of the window, 100 ms to 10 s; cut to whole steps of 100 ms.
+    pub window: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,10 +25,12 @@ struct Slot {
     retries: u64,
 }
 
-/// The requests and retries of the last ten seconds.
+/// The requests and retries of the last window.
 #[derive(Debug)]
 pub struct Budget {
     limits: BudgetLimits,
+    /// Slots in a window, 1 to `SLOTS`.
+    span: u128,
     slots: [Slot; SLOTS],
     newest: u128,
     requests: u64,
@@ -36,7 +41,8 @@ impl Budget {
     /// An empty budget.
     #[must_use]
     pub fn new(limits: BudgetLimits) -> Self {
-        Self { limits, slots: [Slot::default(); SLOTS], newest: 0, requests: 0, retries: 0 }
+        let span = (limits.window.as_millis() / SLOT_MS).clamp(1, SLOTS as u128);
+        Self { limits, span, slots: [Slot::default(); SLOTS], newest: 0, requests: 0, retries: 0 }
     }
 
     /// Counts a request's first attempt at `now`.
@@ -63,19 +69,20 @@ impl Budget {
     fn slot(&mut self, now: Duration) -> &mut Slot {
         // Tasks read the clock before they take the lock: an older time counts in the newest slot.
         let current = (now.as_millis() / SLOT_MS).max(self.newest);
-        let steps = (current - self.newest).min(SLOTS as u128);
+        let steps = (current - self.newest).min(self.span);
         for step in 0..steps {
-            let index = Self::index(current - step);
+            let index = self.index(current - step);
             let old = std::mem::take(&mut self.slots[index]);
             self.requests -= old.requests;
             self.retries -= old.retries;
         }
         self.newest = current;
-        &mut self.slots[Self::index(current)]
+        let index = self.index(current);
+        &mut self.slots[index]
     }
 
-    fn index(slot: u128) -> usize {
-        usize::try_from(slot % SLOTS as u128).unwrap_or(0)
+    fn index(&self, slot: u128) -> usize {
+        usize::try_from(slot % self.span).unwrap_or(0)
     }
 }
 
@@ -83,7 +90,7 @@ impl Budget {
 mod tests {
     use super::*;
 
-    const LIMITS: BudgetLimits = BudgetLimits { share: 0.1, floor: 3 };
+    const LIMITS: BudgetLimits = BudgetLimits { share: 0.1, floor: 3, window: Duration::from_secs(10) };
 
     fn at(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -120,7 +127,7 @@ mod tests {
 
     #[test]
     fn without_a_floor_the_first_retry_needs_ten_requests() {
-        let mut budget = Budget::new(BudgetLimits { share: 0.1, floor: 0 });
+        let mut budget = Budget::new(BudgetLimits { floor: 0, ..LIMITS });
         for _ in 0..9 {
             budget.request(at(0));
             assert!(!budget.retry(at(0)));
@@ -152,5 +159,18 @@ mod tests {
         assert_eq!(budget.requests, 3);
         budget.request(at(15_000));
         assert_eq!(budget.requests, 2);
+    }
+
+    #[test]
+    fn a_short_window_spreads_what_a_long_one_would_spend_at_once() {
+        let burst = |window: Duration| {
+            let mut budget = Budget::new(BudgetLimits { window, floor: 0, ..LIMITS });
+            for n in 0..2_000 {
+                budget.request(at(n * 5));
+            }
+            (0..1_000).filter(|_| budget.retry(at(9_999))).count()
+        };
+        assert_eq!(burst(Duration::from_secs(10)), 200);
+        assert_eq!(burst(Duration::from_secs(1)), 20);
     }
 }

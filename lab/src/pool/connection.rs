@@ -41,8 +41,7 @@ impl Connection {
     ///
     /// hyper learns of a close only when its task has run; the kernel knows at once.
     pub(super) fn is_whole(&self) -> bool {
-        let nothing_to_read =
-            matches!(self.socket.peek(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);
+        let nothing_to_read = matches!(self.socket.peek(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);
         nothing_to_read && !self.sender.is_closed()
     }
 }

@@ -5,11 +5,13 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use super::cpio::Archive;
 use super::libs;
+use crate::command;
 
 /// One thing in the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,9 @@ enum Entry {
 pub(super) struct Tree {
     entries: BTreeMap<String, Entry>,
 }
+
+/// Bytes above which a program is worth stripping.
+const LARGE: u64 = 4 * 1024 * 1024;
 
 /// Folders that the guest mounts something on, so that what lay there is hidden.
 const MOUNTED: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
@@ -103,6 +108,9 @@ impl Tree {
     /// Brings a program to a place, and what it needs to its own places.
     pub(super) fn bring_program(&mut self, host: &Path, guest: &str) -> Result<()> {
         self.bring(host, guest)?;
+        if let Some(content) = without_debug_information(host)? {
+            self.make(guest, true, content);
+        }
         for file in libs::needed_by(host)? {
             self.bring(&file, &file.to_string_lossy())?;
         }
@@ -141,6 +149,17 @@ impl Tree {
             }
         }
     }
+}
+
+/// A large program without its debug information, which nothing in the guest reads and which takes seconds to unpack there. `None`: it is
+/// small, or strip is not to be had or will not take it.
+fn without_debug_information(host: &Path) -> Result<Option<Vec<u8>>> {
+    let Some(strip) = command::find("strip").filter(|_| fs::metadata(host).is_ok_and(|data| data.len() > LARGE)) else {
+        return Ok(None);
+    };
+    let stripped = tempfile::NamedTempFile::new()?;
+    let done = command::succeeds(Command::new(strip).args(["--strip-debug", "-o"]).arg(stripped.path()).arg(host));
+    Ok(if done { Some(fs::read(stripped.path())?) } else { None })
 }
 
 /// Where a path ends up in a merged /usr.
@@ -188,6 +207,19 @@ mod tests {
     fn what_a_mount_would_hide_is_refused() {
         let text = Tree::new().bring(Path::new("/etc/passwd"), "/run/x").unwrap_err().to_string();
         assert!(text.contains("/run"), "{text}");
+    }
+
+    #[test]
+    fn a_large_program_is_brought_without_its_debug_information() {
+        let exe = std::env::current_exe().unwrap();
+        let whole = fs::metadata(&exe).unwrap().len();
+        let mut tree = Tree::new();
+        tree.bring_program(&exe, "/test").unwrap();
+        match tree.entries.get("/test") {
+            Some(Entry::Made { content, executable: true }) => assert!((content.len() as u64) < whole),
+            // Without strip, or with a program that is small already.
+            other => assert!(whole <= LARGE || command::find("strip").is_none(), "{other:?}"),
+        }
     }
 
     #[test]

@@ -6,11 +6,7 @@ use super::{GrammarError, GrammarErrorKind, Reader};
 
 /// Reads one of `<`, `<=`, `≤`, `>`, `>=`, `≥`.
 pub(super) fn read(reader: &mut Reader<'_>, row: &Row) -> Result<Op, GrammarError> {
-    let example = if reader.words.len() > reader.at {
-        "<=".to_owned()
-    } else {
-        format!("<= {}", row.example())
-    };
+    let example = if reader.words.len() > reader.at { "<=".to_owned() } else { format!("<= {}", row.example()) };
     let Some(word) = reader.peek().filter(|word| word.is_sign()) else {
         return Err(in_words(reader).unwrap_or_else(|| reader.expected("a comparison", &example)));
     };
@@ -21,11 +17,7 @@ pub(super) fn read(reader: &mut Reader<'_>, row: &Row) -> Result<Op, GrammarErro
         ">=" | "≥" => Op::AtLeast,
         other => {
             let message = format!("`{other}` is no comparison here");
-            let write = if other.starts_with(['>', '≥']) || other == "=>" {
-                ">="
-            } else {
-                "<="
-            };
+            let write = if other.starts_with(['>', '≥']) || other == "=>" { ">=" } else { "<=" };
             let error = GrammarError::new(GrammarErrorKind::Syntax, word.range.clone(), message);
             return Err(error.advice("write `<`, `<=`, `>` or `>=`").replace(write));
         }

@@ -38,18 +38,8 @@ pub enum GrammarErrorKind {
 }
 
 impl GrammarError {
-    pub(super) fn new(
-        kind: GrammarErrorKind,
-        range: Range<usize>,
-        message: impl Into<String>,
-    ) -> Self {
-        Self {
-            kind,
-            range,
-            message: message.into(),
-            advice: None,
-            replace: None,
-        }
+    pub(super) fn new(kind: GrammarErrorKind, range: Range<usize>, message: impl Into<String>) -> Self {
+        Self { kind, range, message: message.into(), advice: None, replace: None }
     }
 
     pub(super) fn advice(mut self, advice: impl Into<String>) -> Self {

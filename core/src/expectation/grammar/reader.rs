@@ -19,11 +19,7 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(line: &'a str) -> Self {
-        Self {
-            line,
-            words: words::split(line),
-            at: 0,
-        }
+        Self { line, words: words::split(line), at: 0 }
     }
 
     pub(super) fn peek(&self) -> Option<&Word> {
@@ -32,11 +28,7 @@ impl<'a> Reader<'a> {
 
     /// Steps over these words if they come next.
     pub(super) fn skip(&mut self, expected: &[&str]) -> bool {
-        let next = self
-            .words
-            .iter()
-            .skip(self.at)
-            .map(|word| word.text.as_str());
+        let next = self.words.iter().skip(self.at).map(|word| word.text.as_str());
         let found = next.take(expected.len()).eq(expected.iter().copied());
         self.at += if found { expected.len() } else { 0 };
         found
@@ -44,15 +36,8 @@ impl<'a> Reader<'a> {
 
     /// From a word to the last one read.
     pub(super) fn range(&self, first: usize) -> Range<usize> {
-        let start = self
-            .words
-            .get(first)
-            .map_or(self.line.len(), |word| word.range.start);
-        let end = self
-            .at
-            .checked_sub(1)
-            .and_then(|last| self.words.get(last))
-            .map_or(start, |word| word.range.end);
+        let start = self.words.get(first).map_or(self.line.len(), |word| word.range.start);
+        let end = self.at.checked_sub(1).and_then(|last| self.words.get(last)).map_or(start, |word| word.range.end);
         start..end.max(start)
     }
 
@@ -60,62 +45,37 @@ impl<'a> Reader<'a> {
     pub(super) fn peek_quantity(&self) -> Option<(String, usize)> {
         let word = self.peek().filter(|word| !word.is_sign())?;
         let bare = word.text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-        let next = self
-            .words
-            .get(self.at + 1)
-            .filter(|_| bare && word.is_quantity());
+        let next = self.words.get(self.at + 1).filter(|_| bare && word.is_quantity());
         match next.map(|next| next.text.as_str()) {
-            Some(unit @ ("%" | "x" | "/s" | "ns" | "us" | "ms" | "s" | "m" | "h")) => {
-                Some((format!("{}{unit}", word.text), 2))
-            }
+            Some(unit @ ("%" | "x" | "/s" | "ns" | "us" | "ms" | "s" | "m" | "h")) => Some((format!("{}{unit}", word.text), 2)),
             _ => Some((word.text.clone(), 1)),
         }
     }
 
-    pub(super) fn quantity<T>(
-        &mut self,
-        example: &str,
-        parse: impl FnOnce(&str) -> Result<T, UnitError>,
-    ) -> Result<T, GrammarError> {
+    pub(super) fn quantity<T>(&mut self, example: &str, parse: impl FnOnce(&str) -> Result<T, UnitError>) -> Result<T, GrammarError> {
         let Some((text, words)) = self.peek_quantity() else {
             return Err(self.expected("a value", example));
         };
         let start = self.at;
         self.at += words;
         parse(&text).map_err(|error| {
-            let refused = GrammarError::new(
-                GrammarErrorKind::Value,
-                self.range(start),
-                error.to_string(),
-            );
-            refused.advice(error.advice()).replace(
-                error
-                    .write
-                    .first()
-                    .cloned()
-                    .unwrap_or_else(|| example.to_owned()),
-            )
+            let refused = GrammarError::new(GrammarErrorKind::Value, self.range(start), error.to_string());
+            refused.advice(error.advice()).replace(error.write.first().cloned().unwrap_or_else(|| example.to_owned()))
         })
     }
 
     /// A limit in the metric's unit.
     pub(super) fn limit(&mut self, row: &Row) -> Result<f64, GrammarError> {
-        let text = self
-            .peek_quantity()
-            .map(|(text, _)| text)
-            .unwrap_or_default();
-        self.quantity(row.example(), |text| value::parse(text, row.unit))
-            .map_err(|mut error| {
-                let percent = row.unit != Unit::Share && share::parse_any(&text).is_ok();
-                let other = METRICS
-                    .iter()
-                    .any(|other| value::parse(&text, other.unit).is_ok());
-                let number = value::parse(&text, Unit::Count).is_ok();
-                if error.kind == GrammarErrorKind::Value && (percent || other) && !number {
-                    error.message = format!("`{}` is {}, not `{text}`", row.name, row.unit.noun());
-                }
-                error
-            })
+        let text = self.peek_quantity().map(|(text, _)| text).unwrap_or_default();
+        self.quantity(row.example(), |text| value::parse(text, row.unit)).map_err(|mut error| {
+            let percent = row.unit != Unit::Share && share::parse_any(&text).is_ok();
+            let other = METRICS.iter().any(|other| value::parse(&text, other.unit).is_ok());
+            let number = value::parse(&text, Unit::Count).is_ok();
+            if error.kind == GrammarErrorKind::Value && (percent || other) && !number {
+                error.message = format!("`{}` is {}, not `{text}`", row.name, row.unit.noun());
+            }
+            error
+        })
     }
 
     /// What should come next does not; `insert` is what could.
@@ -123,20 +83,12 @@ impl<'a> Reader<'a> {
         match self.peek() {
             Some(word) => {
                 let at = word.range.start;
-                let message = format!(
-                    "{what} belongs before `{}`",
-                    crate::wording::excerpt(&word.text)
-                );
-                GrammarError::new(GrammarErrorKind::Syntax, at..at, message)
-                    .replace(format!("{insert} "))
+                let message = format!("{what} belongs before `{}`", crate::wording::excerpt(&word.text));
+                GrammarError::new(GrammarErrorKind::Syntax, at..at, message).replace(format!("{insert} "))
             }
             None => {
                 let end = self.line.trim_end().len();
-                let error = GrammarError::new(
-                    GrammarErrorKind::Syntax,
-                    end..end,
-                    format!("{what} is missing"),
-                );
+                let error = GrammarError::new(GrammarErrorKind::Syntax, end..end, format!("{what} is missing"));
                 error.replace(format!(" {insert}"))
             }
         }
@@ -149,10 +101,7 @@ impl<'a> Reader<'a> {
         };
         let range = word.range.start..self.line.trim_end().len();
         let rest = self.line.get(range.clone()).unwrap_or_default();
-        let message = format!(
-            "`{}` cannot be understood here",
-            crate::wording::excerpt(rest)
-        );
+        let message = format!("`{}` cannot be understood here", crate::wording::excerpt(rest));
         let quoted: Vec<String> = more.iter().map(|text| format!("`{text}`")).collect();
         let error = GrammarError::new(GrammarErrorKind::Syntax, range, message);
         Err(error.advice(format!("only {} may follow", quoted.join(" and "))))

@@ -17,11 +17,7 @@ pub(super) struct Subject {
 
 pub(super) fn read(reader: &mut Reader<'_>, edges: &[EdgeSpec]) -> Result<Subject, GrammarError> {
     let Some(first) = reader.peek() else {
-        let error = GrammarError::new(
-            GrammarErrorKind::Syntax,
-            0..reader.line.len(),
-            "the line is empty",
-        );
+        let error = GrammarError::new(GrammarErrorKind::Syntax, 0..reader.line.len(), "the line is empty");
         return Err(error.advice("write it as in `downstream QPS increase <= 20%`"));
     };
     let edge = edges.iter().find(|edge| edge.name == first.text);
@@ -39,11 +35,7 @@ pub(super) fn read(reader: &mut Reader<'_>, edges: &[EdgeSpec]) -> Result<Subjec
     };
     let metric = make(qualified(reader, row)?);
     applies(row, edge, edges, range)?;
-    Ok(Subject {
-        edge: edge.map(|edge| edge.name.clone()),
-        metric,
-        row,
-    })
+    Ok(Subject { edge: edge.map(|edge| edge.name.clone()), metric, row })
 }
 
 /// The metric with the longest name that starts at a word, and its length in words.
@@ -51,10 +43,7 @@ fn row_at(reader: &Reader<'_>, start: usize) -> Option<(&'static Row, usize)> {
     let words = reader.words.get(start..)?;
     (1..=words.len().min(4)).rev().find_map(|length| {
         let name = joined(&words[..length]);
-        METRICS
-            .iter()
-            .find(|row| row.name.eq_ignore_ascii_case(&name))
-            .map(|row| (row, length))
+        METRICS.iter().find(|row| row.name.eq_ignore_ascii_case(&name)).map(|row| (row, length))
     })
 }
 
@@ -82,13 +71,9 @@ fn qualified(reader: &mut Reader<'_>, row: &Row) -> Result<Qualified, GrammarErr
             match crate::units::share::parse(&percent) {
                 Ok(quantile) if quantile > 0.0 && quantile < 1.0 => with.quantile = quantile,
                 _ => {
-                    let message =
-                        format!("`{}` is no quantile", crate::wording::excerpt(&word.text));
-                    let error =
-                        GrammarError::new(GrammarErrorKind::Value, word.range.clone(), message);
-                    return Err(error
-                        .advice("write `p50`, `p90`, `p99` or `p99.9`")
-                        .replace("p99"));
+                    let message = format!("`{}` is no quantile", crate::wording::excerpt(&word.text));
+                    let error = GrammarError::new(GrammarErrorKind::Value, word.range.clone(), message);
+                    return Err(error.advice("write `p50`, `p90`, `p99` or `p99.9`").replace("p99"));
                 }
             }
             reader.at += 1;
@@ -98,28 +83,14 @@ fn qualified(reader: &mut Reader<'_>, row: &Row) -> Result<Qualified, GrammarErr
 }
 
 /// Whether there is an edge that has the metric.
-fn applies(
-    row: &Row,
-    edge: Option<&EdgeSpec>,
-    edges: &[EdgeSpec],
-    range: std::ops::Range<usize>,
-) -> Result<(), GrammarError> {
+fn applies(row: &Row, edge: Option<&EdgeSpec>, edges: &[EdgeSpec], range: std::ops::Range<usize>) -> Result<(), GrammarError> {
     let roles: Vec<&str> = row.roles.iter().map(|role| role.as_str()).collect();
-    let refuse = |message: String, advice: String| {
-        Err(GrammarError::new(GrammarErrorKind::NotAllowed, range.clone(), message).advice(advice))
-    };
+    let refuse =
+        |message: String, advice: String| Err(GrammarError::new(GrammarErrorKind::NotAllowed, range.clone(), message).advice(advice));
     match edge {
         Some(edge) if !row.roles.contains(&edge.role) => {
-            let message = format!(
-                "`{}` is an {} edge, which has no {}",
-                edge.name,
-                edge.role.as_str(),
-                row.name
-            );
-            return refuse(
-                message,
-                format!("name a {} edge, or none", roles.join(" or ")),
-            );
+            let message = format!("`{}` is an {} edge, which has no {}", edge.name, edge.role.as_str(), row.name);
+            return refuse(message, format!("name a {} edge, or none", roles.join(" or ")));
         }
         None if !edges.iter().any(|edge| row.roles.contains(&edge.role)) => {
             let message = format!("no edge has {}", row.name);
@@ -128,36 +99,22 @@ fn applies(
         _ => {}
     }
     if row.name == "amplification" && !edges.iter().any(|edge| edge.role == Role::Ingress) {
-        let message =
-            "amplification is counted per ingress request, and no ingress edge is observed"
-                .to_owned();
-        return refuse(
-            message,
-            "observe an ingress edge, or judge `downstream QPS increase`".to_owned(),
-        );
+        let message = "amplification is counted per ingress request, and no ingress edge is observed".to_owned();
+        return refuse(message, "observe an ingress edge, or judge `downstream QPS increase`".to_owned());
     }
     Ok(())
 }
 
 /// Names what stands where `[edge] metric` belongs, and what may have been meant.
-fn not_understood(
-    reader: &Reader<'_>,
-    edge: Option<&EdgeSpec>,
-    edges: &[EdgeSpec],
-) -> GrammarError {
+fn not_understood(reader: &Reader<'_>, edge: Option<&EdgeSpec>, edges: &[EdgeSpec]) -> GrammarError {
     let stops = ["increase", "recovers", "recover", "during", "within", "for"];
-    let phrase = reader.words.iter().take_while(|word| {
-        !word.is_sign() && !word.is_quantity() && !stops.contains(&word.text.as_str())
-    });
+    let phrase = reader.words.iter().take_while(|word| !word.is_sign() && !word.is_quantity() && !stops.contains(&word.text.as_str()));
     let phrase: Vec<&Word> = phrase.collect();
     let skipped = usize::from(edge.is_some() && !phrase.is_empty());
     let range = |words: &[&Word]| match (words.first(), words.last()) {
         (Some(first), Some(last)) => first.range.start..last.range.end,
         _ => {
-            let at = reader
-                .words
-                .get(skipped)
-                .map_or(reader.line.trim_end().len(), |word| word.range.start);
+            let at = reader.words.get(skipped).map_or(reader.line.trim_end().len(), |word| word.range.start);
             at..at
         }
     };
@@ -170,32 +127,20 @@ fn not_understood(
         let message = format!("there is no edge `{}`", crate::wording::excerpt(&name));
         let error = GrammarError::new(GrammarErrorKind::UnknownName, range(&phrase[..at]), message);
         return match nearest(&name, names.iter().copied()) {
-            Some(near) => error
-                .advice(format!("did you mean `{near}`?"))
-                .replace(near),
+            Some(near) => error.advice(format!("did you mean `{near}`?")).replace(near),
             None => error.advice(format!("the edges are {}", crate::wording::listed(&names))),
         };
     }
     let words = phrase.get(skipped..).unwrap_or_default();
     if words.is_empty() {
-        let error = GrammarError::new(
-            GrammarErrorKind::Syntax,
-            range(words),
-            "a metric is missing",
-        );
+        let error = GrammarError::new(GrammarErrorKind::Syntax, range(words), "a metric is missing");
         return error.advice(format!("this version measures {}", measured()));
     }
-    let name = words
-        .iter()
-        .map(|word| word.text.replace('-', " "))
-        .collect::<Vec<_>>()
-        .join(" ");
+    let name = words.iter().map(|word| word.text.replace('-', " ")).collect::<Vec<_>>().join(" ");
     let message = format!("there is no metric `{}`", crate::wording::excerpt(&name));
     let error = GrammarError::new(GrammarErrorKind::UnknownMetric, range(words), message);
     match nearest_metric(&name, edge) {
-        Some(near) => error
-            .advice(format!("did you mean `{near}`?"))
-            .replace(near),
+        Some(near) => error.advice(format!("did you mean `{near}`?")).replace(near),
         None => error.advice(format!("this version measures {}", measured())),
     }
 }
@@ -203,30 +148,16 @@ fn not_understood(
 /// The metric that a name was probably meant to be, as it is to be written.
 fn nearest_metric(name: &str, edge: Option<&EdgeSpec>) -> Option<String> {
     let (name, quantile) = match name.rsplit_once(' ') {
-        Some((front, last))
-            if last.starts_with('p') && last[1..].starts_with(|c: char| c.is_ascii_digit()) =>
-        {
-            (front, format!(" {last}"))
-        }
+        Some((front, last)) if last.starts_with('p') && last[1..].starts_with(|c: char| c.is_ascii_digit()) => (front, format!(" {last}")),
         _ => (name, " p99".to_owned()),
     };
     let here = || METRICS.iter().filter(|row| row.is_in_this_version());
     let fits = |row: &&Row| edge.is_none_or(|edge| row.roles.contains(&edge.role));
     // `qps` alone is what the edge's role makes of it.
-    let part = || {
-        here()
-            .filter(fits)
-            .find(|row| row.name.to_lowercase().split(' ').any(|word| word == name))
-    };
+    let part = || here().filter(fits).find(|row| row.name.to_lowercase().split(' ').any(|word| word == name));
     let near = nearest(name, here().filter(fits).map(|row| row.name));
-    let row = near
-        .and_then(|near| here().find(|row| row.name == near))
-        .or_else(part)?;
-    let quantile = if row.qualifier == Qualifier::Quantile {
-        quantile
-    } else {
-        String::new()
-    };
+    let row = near.and_then(|near| here().find(|row| row.name == near)).or_else(part)?;
+    let quantile = if row.qualifier == Qualifier::Quantile { quantile } else { String::new() };
     Some(format!("{}{quantile}", row.name))
 }
 

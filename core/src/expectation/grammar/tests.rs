@@ -22,70 +22,28 @@ fn edges() -> Vec<EdgeSpec> {
         ("downstream", Role::Downstream),
         ("success", Role::Ingress),
     ];
-    let edge = |(name, role): (&str, Role)| EdgeSpec {
-        name: name.to_owned(),
-        role,
-        address: None,
-        ports: None,
-        protocol: None,
-    };
+    let edge = |(name, role): (&str, Role)| EdgeSpec { name: name.to_owned(), role, address: None, ports: None, protocol: None };
     names.into_iter().map(edge).collect()
 }
 
-const LIMIT: Demand = Demand::Limit {
-    op: Op::AtMost,
-    value: 0.2,
-    increase: false,
-    phase: PhaseName::Fault,
-    every_window: false,
-};
+const LIMIT: Demand = Demand::Limit { op: Op::AtMost, value: 0.2, increase: false, phase: PhaseName::Fault, every_window: false };
 
 fn limit(op: Op, value: f64) -> Demand {
-    Demand::Limit {
-        op,
-        value,
-        increase: false,
-        phase: PhaseName::Fault,
-        every_window: false,
-    }
+    Demand::Limit { op, value, increase: false, phase: PhaseName::Fault, every_window: false }
 }
 
 #[track_caller]
 fn reads(line: &str, edge: Option<&str>, metric: Metric, demand: Demand) {
-    let expected = Expectation {
-        text: line.trim().to_owned(),
-        edge: edge.map(str::to_owned),
-        metric,
-        demand,
-    };
+    let expected = Expectation { text: line.trim().to_owned(), edge: edge.map(str::to_owned), metric, demand };
     assert_eq!(parse_expectation(line, &edges()), Ok(expected));
 }
 
 #[test]
 fn the_two_sentences_read_letter_for_letter() {
-    let demand = Demand::Limit {
-        op: Op::AtMost,
-        value: 0.2,
-        increase: true,
-        phase: PhaseName::Fault,
-        every_window: false,
-    };
-    reads(
-        "downstream QPS increase ≤ 20%",
-        None,
-        Metric::DownstreamQps,
-        demand,
-    );
-    let demand = Demand::Recovers {
-        to: None,
-        within: Within::Windows(2),
-    };
-    reads(
-        "retry ratio recovers within 2 windows",
-        None,
-        Metric::RetryRatio { of: RetryBase::All },
-        demand,
-    );
+    let demand = Demand::Limit { op: Op::AtMost, value: 0.2, increase: true, phase: PhaseName::Fault, every_window: false };
+    reads("downstream QPS increase ≤ 20%", None, Metric::DownstreamQps, demand);
+    let demand = Demand::Recovers { to: None, within: Within::Windows(2) };
+    reads("retry ratio recovers within 2 windows", None, Metric::RetryRatio { of: RetryBase::All }, demand);
 }
 
 #[test]
@@ -109,93 +67,27 @@ fn an_edge_is_an_edge_only_before_a_metric() {
     let all = Metric::RetryRatio { of: RetryBase::All };
     reads("retry ratio <= 20%", None, all, LIMIT);
     reads("retry retry ratio <= 20%", Some("retry"), all, LIMIT);
-    reads(
-        "retry-ratio retry ratio <= 20%",
-        Some("retry-ratio"),
-        all,
-        LIMIT,
-    );
-    reads(
-        "retry-ratio retry-ratio <= 20%",
-        Some("retry-ratio"),
-        all,
-        LIMIT,
-    );
-    reads(
-        "downstream qps <= 0.2/s",
-        None,
-        Metric::DownstreamQps,
-        LIMIT,
-    );
-    reads(
-        "downstream downstream qps <= 0.2",
-        Some("downstream"),
-        Metric::DownstreamQps,
-        LIMIT,
-    );
-    reads(
-        "success ratio >= 60%",
-        None,
-        Metric::SuccessRatio,
-        limit(Op::AtLeast, 0.6),
-    );
-    reads(
-        "success success ratio >= 60%",
-        Some("success"),
-        Metric::SuccessRatio,
-        limit(Op::AtLeast, 0.6),
-    );
-    reads(
-        "Order-DB amplification < 1.2x",
-        Some("order-db"),
-        Metric::Amplification,
-        limit(Op::Less, 1.2),
-    );
+    reads("retry-ratio retry ratio <= 20%", Some("retry-ratio"), all, LIMIT);
+    reads("retry-ratio retry-ratio <= 20%", Some("retry-ratio"), all, LIMIT);
+    reads("downstream qps <= 0.2/s", None, Metric::DownstreamQps, LIMIT);
+    reads("downstream downstream qps <= 0.2", Some("downstream"), Metric::DownstreamQps, LIMIT);
+    reads("success ratio >= 60%", None, Metric::SuccessRatio, limit(Op::AtLeast, 0.6));
+    reads("success success ratio >= 60%", Some("success"), Metric::SuccessRatio, limit(Op::AtLeast, 0.6));
+    reads("Order-DB amplification < 1.2x", Some("order-db"), Metric::Amplification, limit(Op::Less, 1.2));
 }
 
 #[test]
 fn every_form_reads() {
-    let first = Metric::RetryRatio {
-        of: RetryBase::First,
-    };
+    let first = Metric::RetryRatio { of: RetryBase::First };
     reads("retry ratio of first <= 20%", None, first, LIMIT);
     let p99 = Metric::FailureLatency { quantile: 0.99 };
-    reads(
-        "web failure latency p99 <= 1s",
-        Some("web"),
-        p99,
-        limit(Op::AtMost, 1.0),
-    );
+    reads("web failure latency p99 <= 1s", Some("web"), p99, limit(Op::AtMost, 1.0));
     let p999 = Metric::FailureLatency { quantile: 0.999 };
-    reads(
-        "failure_latency_p99.9 > 250us",
-        None,
-        p999,
-        limit(Op::Greater, 0.00025),
-    );
-    let demand = Demand::Limit {
-        op: Op::AtMost,
-        value: 500.0,
-        increase: false,
-        phase: PhaseName::Recovery,
-        every_window: true,
-    };
-    reads(
-        "ingress QPS <= 500/s during recovery in every window",
-        None,
-        Metric::IngressQps,
-        demand,
-    );
-    let demand = Demand::Recovers {
-        to: Some(0.05),
-        within: Within::Time(Duration::from_millis(1500)),
-    };
-    reads(
-        "store retry ratio recovers to 5% within 1.5s",
-        Some("store"),
-        Metric::RetryRatio { of: RetryBase::All },
-        demand,
-    );
+    reads("failure_latency_p99.9 > 250us", None, p999, limit(Op::Greater, 0.00025));
+    let demand = Demand::Limit { op: Op::AtMost, value: 500.0, increase: false, phase: PhaseName::Recovery, every_window: true };
+    reads("ingress QPS <= 500/s during recovery in every window", None, Metric::IngressQps, demand);
+    let demand = Demand::Recovers { to: Some(0.05), within: Within::Time(Duration::from_millis(1500)) };
+    reads("store retry ratio recovers to 5% within 1.5s", Some("store"), Metric::RetryRatio { of: RetryBase::All }, demand);
 }
 
 #[test]
@@ -210,12 +102,7 @@ fn guards_read() {
         windows: 3,
     };
     assert_eq!(guard, expected);
-    assert_eq!(
-        parse_guard("success ratio < 20%", &edges())
-            .unwrap()
-            .windows,
-        1
-    );
+    assert_eq!(parse_guard("success ratio < 20%", &edges()).unwrap().windows, 1);
 }
 
 #[test]
@@ -223,27 +110,9 @@ fn what_does_not_read_is_refused_at_its_place_with_what_to_write() {
     use GrammarErrorKind::*;
     for (line, kind, at, message, mended) in [
         ("", Syntax, "", "the line is empty", None),
-        (
-            "web sucess ratio >= 60%",
-            UnknownMetric,
-            "sucess ratio",
-            "there is no metric `sucess ratio`",
-            Some("success ratio"),
-        ),
-        (
-            "web qps >= 60",
-            UnknownMetric,
-            "qps",
-            "there is no metric `qps`",
-            Some("ingress QPS"),
-        ),
-        (
-            "happiness >= 60%",
-            UnknownMetric,
-            "happiness",
-            "there is no metric `happiness`",
-            None,
-        ),
+        ("web sucess ratio >= 60%", UnknownMetric, "sucess ratio", "there is no metric `sucess ratio`", Some("success ratio")),
+        ("web qps >= 60", UnknownMetric, "qps", "there is no metric `qps`", Some("ingress QPS")),
+        ("happiness >= 60%", UnknownMetric, "happiness", "there is no metric `happiness`", None),
         (
             "failure latncy p99 <= 1s",
             UnknownMetric,
@@ -251,27 +120,9 @@ fn what_does_not_read_is_refused_at_its_place_with_what_to_write() {
             "there is no metric `failure latncy p99`",
             Some("failure latency p99"),
         ),
-        (
-            "order_db amplification <= 1.2",
-            UnknownName,
-            "order_db",
-            "there is no edge `order-db`",
-            Some("order-db"),
-        ),
-        (
-            "database amplification <= 1.2",
-            UnknownName,
-            "database",
-            "there is no edge `database`",
-            None,
-        ),
-        (
-            "latency p99 <= 1s",
-            NotInThisVersion,
-            "latency",
-            "`latency` is not in this version of stormdrill",
-            None,
-        ),
+        ("order_db amplification <= 1.2", UnknownName, "order_db", "there is no edge `order-db`", Some("order-db")),
+        ("database amplification <= 1.2", UnknownName, "database", "there is no edge `database`", None),
+        ("latency p99 <= 1s", NotInThisVersion, "latency", "`latency` is not in this version of stormdrill", None),
         (
             "success ratio recovers within 2 windows",
             NotInThisVersion,
@@ -279,20 +130,8 @@ fn what_does_not_read_is_refused_at_its_place_with_what_to_write() {
             "`success ratio recovers` is not in this version of stormdrill",
             None,
         ),
-        (
-            "web amplification <= 1.2",
-            NotAllowed,
-            "amplification",
-            "`web` is an ingress edge, which has no amplification",
-            None,
-        ),
-        (
-            "retry ratio increase <= 20%",
-            NotAllowed,
-            "increase",
-            "`retry ratio` has no `increase`",
-            None,
-        ),
+        ("web amplification <= 1.2", NotAllowed, "amplification", "`web` is an ingress edge, which has no amplification", None),
+        ("retry ratio increase <= 20%", NotAllowed, "increase", "`retry ratio` has no `increase`", None),
         (
             "downstream qps increase <= 20% during baseline",
             NotAllowed,
@@ -300,243 +139,53 @@ fn what_does_not_read_is_refused_at_its_place_with_what_to_write() {
             "an increase during the baseline is measured against itself",
             Some("fault"),
         ),
-        (
-            "retry ratio <= 3s",
-            Value,
-            "3s",
-            "`retry ratio` is a share, not `3s`",
-            Some("3%"),
-        ),
-        (
-            "retry ratio <= 30",
-            Value,
-            "30",
-            "`30` has no unit",
-            Some("30%"),
-        ),
-        (
-            "retry ratio <= 130%",
-            Value,
-            "130%",
-            "`130%` is too large",
-            Some("100%"),
-        ),
-        (
-            "retry ratio <= -3%",
-            Value,
-            "-3%",
-            "`-3%` is negative",
-            Some("3%"),
-        ),
-        (
-            "retry ratio <= NaN%",
-            Value,
-            "NaN%",
-            "`nan%` is not a finite number",
-            Some("30%"),
-        ),
-        (
-            "retry ratio <= many",
-            Value,
-            "many",
-            "`many` cannot be read here",
-            Some("30%"),
-        ),
-        (
-            "amplification <= 120%",
-            Value,
-            "120%",
-            "`amplification` is a factor, not `120%`",
-            Some("1.2x"),
-        ),
-        (
-            "downstream qps increase <= 20",
-            Value,
-            "20",
-            "`20` has no unit",
-            Some("20%"),
-        ),
-        (
-            "downstream qps increase <= 1.2x",
-            Value,
-            "1.2x",
-            "`1.2x` has a unit that is not known here",
-            Some("20%"),
-        ),
-        (
-            "downstream qps <= 20%",
-            Value,
-            "20%",
-            "`downstream QPS` is a rate, not `20%`",
-            Some("20/s"),
-        ),
-        (
-            "failure latency p99 <= 3",
-            Value,
-            "3",
-            "`3` has no unit",
-            Some("3s"),
-        ),
-        (
-            "failure latency p0 <= 3s",
-            Value,
-            "p0",
-            "`p0` is no quantile",
-            Some("p99"),
-        ),
-        (
-            "failure latency p100 <= 3s",
-            Value,
-            "p100",
-            "`p100` is no quantile",
-            Some("p99"),
-        ),
-        (
-            "failure latency <= 3s",
-            Syntax,
-            "",
-            "a quantile belongs before `<=`",
-            Some("p99 "),
-        ),
-        (
-            "retry ratio of 3%",
-            Syntax,
-            "",
-            "`first` or `all` belongs before `3%`",
-            Some("first "),
-        ),
-        (
-            "retry ratio 3%",
-            Syntax,
-            "",
-            "a comparison belongs before `3%`",
-            Some("<= "),
-        ),
-        (
-            "retry ratio",
-            Syntax,
-            "",
-            "a comparison is missing",
-            Some(" <= 20%"),
-        ),
-        (
-            "retry ratio <=",
-            Syntax,
-            "",
-            "a value is missing",
-            Some(" 20%"),
-        ),
-        (
-            "retry ratio == 3%",
-            Syntax,
-            "==",
-            "`==` is no comparison here",
-            Some("<="),
-        ),
-        (
-            "retry ratio => 3%",
-            Syntax,
-            "=>",
-            "`=>` is no comparison here",
-            Some(">="),
-        ),
-        (
-            "retry ratio no more than 3%",
-            Syntax,
-            "no more than",
-            "a comparison is written as a sign",
-            Some("<="),
-        ),
-        (
-            "retry ratio <= 3% during fualt",
-            UnknownName,
-            "fualt",
-            "there is no phase `fualt`",
-            Some("fault"),
-        ),
-        (
-            "retry ratio <= 3% always",
-            Syntax,
-            "always",
-            "`always` cannot be understood here",
-            None,
-        ),
-        (
-            "retry ratio recovers",
-            Syntax,
-            "",
-            "`within` is missing",
-            Some(" within 2 windows"),
-        ),
-        (
-            "retry ratio recovers within 2",
-            Value,
-            "2",
-            "`2` is no number of windows",
-            Some("2 windows"),
-        ),
-        (
-            "retry ratio recovers within 0 windows",
-            OutOfRange,
-            "0 windows",
-            "no window is no time at all",
-            Some("1 window"),
-        ),
-        (
-            "retry ratio recovers within 2 windws",
-            Value,
-            "2 windws",
-            "`2 windws` is no number of windows",
-            Some("2 windows"),
-        ),
-        (
-            "retry ratio recovers within 0s",
-            Value,
-            "0s",
-            "`0s` is zero",
-            Some("1 window"),
-        ),
+        ("retry ratio <= 3s", Value, "3s", "`retry ratio` is a share, not `3s`", Some("3%")),
+        ("retry ratio <= 30", Value, "30", "`30` has no unit", Some("30%")),
+        ("retry ratio <= 130%", Value, "130%", "`130%` is too large", Some("100%")),
+        ("retry ratio <= -3%", Value, "-3%", "`-3%` is negative", Some("3%")),
+        ("retry ratio <= NaN%", Value, "NaN%", "`nan%` is not a finite number", Some("30%")),
+        ("retry ratio <= many", Value, "many", "`many` cannot be read here", Some("30%")),
+        ("amplification <= 120%", Value, "120%", "`amplification` is a factor, not `120%`", Some("1.2x")),
+        ("downstream qps increase <= 20", Value, "20", "`20` has no unit", Some("20%")),
+        ("downstream qps increase <= 1.2x", Value, "1.2x", "`1.2x` has a unit that is not known here", Some("20%")),
+        ("downstream qps <= 20%", Value, "20%", "`downstream QPS` is a rate, not `20%`", Some("20/s")),
+        ("failure latency p99 <= 3", Value, "3", "`3` has no unit", Some("3s")),
+        ("failure latency p0 <= 3s", Value, "p0", "`p0` is no quantile", Some("p99")),
+        ("failure latency p100 <= 3s", Value, "p100", "`p100` is no quantile", Some("p99")),
+        ("failure latency <= 3s", Syntax, "", "a quantile belongs before `<=`", Some("p99 ")),
+        ("retry ratio of 3%", Syntax, "", "`first` or `all` belongs before `3%`", Some("first ")),
+        ("retry ratio 3%", Syntax, "", "a comparison belongs before `3%`", Some("<= ")),
+        ("retry ratio", Syntax, "", "a comparison is missing", Some(" <= 20%")),
+        ("retry ratio <=", Syntax, "", "a value is missing", Some(" 20%")),
+        ("retry ratio == 3%", Syntax, "==", "`==` is no comparison here", Some("<=")),
+        ("retry ratio => 3%", Syntax, "=>", "`=>` is no comparison here", Some(">=")),
+        ("retry ratio no more than 3%", Syntax, "no more than", "a comparison is written as a sign", Some("<=")),
+        ("retry ratio <= 3% during fualt", UnknownName, "fualt", "there is no phase `fualt`", Some("fault")),
+        ("retry ratio <= 3% always", Syntax, "always", "`always` cannot be understood here", None),
+        ("retry ratio recovers", Syntax, "", "`within` is missing", Some(" within 2 windows")),
+        ("retry ratio recovers within 2", Value, "2", "`2` is no number of windows", Some("2 windows")),
+        ("retry ratio recovers within 0 windows", OutOfRange, "0 windows", "no window is no time at all", Some("1 window")),
+        ("retry ratio recovers within 2 windws", Value, "2 windws", "`2 windws` is no number of windows", Some("2 windows")),
+        ("retry ratio recovers within 0s", Value, "0s", "`0s` is zero", Some("1 window")),
     ] {
         let error = parse_expectation(line, &edges()).unwrap_err();
         let place = &line[error.range.clone()];
-        assert_eq!(
-            (
-                error.kind,
-                place,
-                error.message.as_str(),
-                error.replace.as_deref()
-            ),
-            (kind, at, message, mended),
-            "{line}"
-        );
+        assert_eq!((error.kind, place, error.message.as_str(), error.replace.as_deref()), (kind, at, message, mended), "{line}");
     }
 }
 
 #[test]
 fn guards_know_neither_increase_nor_recovery() {
-    for line in [
-        "downstream qps increase > 20%",
-        "retry ratio recovers within 2 windows",
-    ] {
-        assert_eq!(
-            parse_guard(line, &edges()).unwrap_err().kind,
-            GrammarErrorKind::NotAllowed,
-            "{line}"
-        );
+    for line in ["downstream qps increase > 20%", "retry ratio recovers within 2 windows"] {
+        assert_eq!(parse_guard(line, &edges()).unwrap_err().kind, GrammarErrorKind::NotAllowed, "{line}");
     }
     let error = parse_guard("success ratio < 20% for 30s", &edges()).unwrap_err();
-    assert_eq!(
-        (error.kind, error.replace.as_deref()),
-        (GrammarErrorKind::Value, Some("3 windows"))
-    );
+    assert_eq!((error.kind, error.replace.as_deref()), (GrammarErrorKind::Value, Some("3 windows")));
 }
 
 #[test]
 fn amplification_needs_an_ingress_edge() {
-    let downstream: Vec<EdgeSpec> = edges()
-        .into_iter()
-        .filter(|edge| edge.role == Role::Downstream)
-        .collect();
+    let downstream: Vec<EdgeSpec> = edges().into_iter().filter(|edge| edge.role == Role::Downstream).collect();
     let error = parse_expectation("amplification <= 1.2", &downstream).unwrap_err();
     assert_eq!(error.kind, GrammarErrorKind::NotAllowed);
     let error = parse_expectation("ingress qps <= 1.2", &downstream).unwrap_err();
@@ -548,37 +197,22 @@ fn metric() -> impl Strategy<Value = Metric> {
         Just(Metric::DownstreamQps),
         Just(Metric::IngressQps),
         Just(Metric::Amplification),
-        prop_oneof![Just(RetryBase::All), Just(RetryBase::First)]
-            .prop_map(|of| Metric::RetryRatio { of }),
+        prop_oneof![Just(RetryBase::All), Just(RetryBase::First)].prop_map(|of| Metric::RetryRatio { of }),
         Just(Metric::SuccessRatio),
-        (1_u32..1000).prop_map(|mille| Metric::FailureLatency {
-            quantile: f64::from(mille) / 1000.0
-        }),
+        (1_u32..1000).prop_map(|mille| Metric::FailureLatency { quantile: f64::from(mille) / 1000.0 }),
     ]
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    prop_oneof![
-        Just(Op::Less),
-        Just(Op::AtMost),
-        Just(Op::Greater),
-        Just(Op::AtLeast)
-    ]
+    prop_oneof![Just(Op::Less), Just(Op::AtMost), Just(Op::Greater), Just(Op::AtLeast)]
 }
 
 fn phase() -> impl Strategy<Value = PhaseName> {
-    prop_oneof![
-        Just(PhaseName::Baseline),
-        Just(PhaseName::Fault),
-        Just(PhaseName::Recovery)
-    ]
+    prop_oneof![Just(PhaseName::Baseline), Just(PhaseName::Fault), Just(PhaseName::Recovery)]
 }
 
 fn within() -> impl Strategy<Value = Within> {
-    prop_oneof![
-        (1_u32..).prop_map(Within::Windows),
-        (1_u64..).prop_map(|nanos| Within::Time(Duration::from_nanos(nanos))),
-    ]
+    prop_oneof![(1_u32..).prop_map(Within::Windows), (1_u64..).prop_map(|nanos| Within::Time(Duration::from_nanos(nanos))),]
 }
 
 /// A limit that the metric can have.
@@ -600,45 +234,20 @@ fn named_edge(metric: Metric, named: bool) -> Option<String> {
 }
 
 fn expectation() -> impl Strategy<Value = Expectation> {
-    let parts = (
-        metric(),
-        any::<bool>(),
-        any::<u32>(),
-        any::<bool>(),
-        op(),
-        phase(),
-        any::<[bool; 3]>(),
-        within(),
-    );
-    parts.prop_map(
-        |(metric, named, millionths, form, op, phase, [increase, every_window, to], within)| {
-            let value = value(metric, millionths);
-            let rate = matches!(metric, Metric::DownstreamQps | Metric::IngressQps);
-            let increase = increase && rate && phase != PhaseName::Baseline;
-            let demand = if form && matches!(metric, Metric::RetryRatio { .. }) {
-                Demand::Recovers {
-                    to: to.then_some(value),
-                    within,
-                }
-            } else {
-                Demand::Limit {
-                    op,
-                    value,
-                    increase,
-                    phase,
-                    every_window,
-                }
-            };
-            let mut expectation = Expectation {
-                text: String::new(),
-                edge: named_edge(metric, named),
-                metric,
-                demand,
-            };
-            expectation.text = expectation.to_string();
-            expectation
-        },
-    )
+    let parts = (metric(), any::<bool>(), any::<u32>(), any::<bool>(), op(), phase(), any::<[bool; 3]>(), within());
+    parts.prop_map(|(metric, named, millionths, form, op, phase, [increase, every_window, to], within)| {
+        let value = value(metric, millionths);
+        let rate = matches!(metric, Metric::DownstreamQps | Metric::IngressQps);
+        let increase = increase && rate && phase != PhaseName::Baseline;
+        let demand = if form && matches!(metric, Metric::RetryRatio { .. }) {
+            Demand::Recovers { to: to.then_some(value), within }
+        } else {
+            Demand::Limit { op, value, increase, phase, every_window }
+        };
+        let mut expectation = Expectation { text: String::new(), edge: named_edge(metric, named), metric, demand };
+        expectation.text = expectation.to_string();
+        expectation
+    })
 }
 
 proptest! {

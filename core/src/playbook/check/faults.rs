@@ -13,46 +13,22 @@ mod kinds;
 /// `share` and `status` are here only so that the short form of `http_status` may have `share` beside it.
 const FAULT: Keys = Keys {
     of: "a fault",
-    known: &[
-        "loss",
-        "delay",
-        "http_status",
-        "to",
-        "direction",
-        "interface",
-        "share",
-    ],
-    later: &[
-        "duplicate",
-        "corrupt",
-        "reorder",
-        "rate",
-        "refuse",
-        "partition",
-    ],
+    known: &["loss", "delay", "http_status", "to", "direction", "interface", "share"],
+    later: &["duplicate", "corrupt", "reorder", "rate", "refuse", "partition"],
     offer: &KINDS,
 };
 
 /// The keys that say what is injected.
 const KINDS: [&str; 3] = ["loss", "delay", "http_status"];
 
-pub(super) fn check(
-    entry: &Entry,
-    edges: Option<&[EdgeSpec]>,
-    phases: Option<Phases>,
-    problems: &mut Problems<'_>,
-) -> Vec<FaultSpec> {
+pub(super) fn check(entry: &Entry, edges: Option<&[EdgeSpec]>, phases: Option<Phases>, problems: &mut Problems<'_>) -> Vec<FaultSpec> {
     let mut faults: Vec<FaultSpec> = Vec::new();
     for item in fields::items(entry, problems).unwrap_or_default() {
         let Some(spec) = fault(item, edges, phases, problems) else {
             continue;
         };
         if faults.iter().any(|other| overlaps(other, &spec)) {
-            let message = format!(
-                "`{}` towards `{}` is injected twice",
-                spec.kind.as_str(),
-                spec.to
-            );
+            let message = format!("`{}` towards `{}` is injected twice", spec.kind.as_str(), spec.to);
             let draft = Draft::new(Code::Conflict, &item.place, message).label("the second one");
             problems.report(draft.advice("say once how much of it there is to be"));
         }
@@ -63,23 +39,14 @@ pub(super) fn check(
 
 fn overlaps(a: &FaultSpec, b: &FaultSpec) -> bool {
     let kind = std::mem::discriminant(&a.kind) == std::mem::discriminant(&b.kind);
-    let direction =
-        a.direction == b.direction || [a.direction, b.direction].contains(&Direction::Both);
+    let direction = a.direction == b.direction || [a.direction, b.direction].contains(&Direction::Both);
     let interface = a.interface == b.interface || a.interface.is_none() || b.interface.is_none();
     kind && direction && interface && a.to == b.to
 }
 
-fn fault(
-    item: &Node,
-    edges: Option<&[EdgeSpec]>,
-    phases: Option<Phases>,
-    problems: &mut Problems<'_>,
-) -> Option<FaultSpec> {
+fn fault(item: &Node, edges: Option<&[EdgeSpec]>, phases: Option<Phases>, problems: &mut Problems<'_>) -> Option<FaultSpec> {
     let fields = Fields::open(item, &item.place, FAULT, problems)?;
-    let kinds: Vec<&Entry> = KINDS
-        .into_iter()
-        .filter_map(|kind| fields.get(kind))
-        .collect();
+    let kinds: Vec<&Entry> = KINDS.into_iter().filter_map(|kind| fields.get(kind)).collect();
     let kind = match kinds.as_slice() {
         [] => {
             // A kind of another version, or a mistyped one, was reported already.
@@ -92,52 +59,26 @@ fn fault(
         }
         [entry] => kinds::kind(entry, fields.get("share"), phases, problems),
         [first, second, ..] => {
-            let message = format!(
-                "`{}` and `{}` are one fault",
-                first.key.text, second.key.text
-            );
-            let draft =
-                Draft::new(Code::Conflict, &second.key.place, message).label("the second kind");
-            problems.report(
-                draft.advice("write each as an item of its own; they take effect together"),
-            );
+            let message = format!("`{}` and `{}` are one fault", first.key.text, second.key.text);
+            let draft = Draft::new(Code::Conflict, &second.key.place, message).label("the second kind");
+            problems.report(draft.advice("write each as an item of its own; they take effect together"));
             None
         }
     };
     let to = fields.require("to", "to: the name of an edge", problems);
     let edge = to.and_then(|entry| target(entry, edges, problems));
     let direction = direction(&fields, kind.as_ref(), edge, problems);
-    let interface = fields
-        .get("interface")
-        .map(|entry| interface(entry, problems));
+    let interface = fields.get("interface").map(|entry| interface(entry, problems));
     let (kind, edge) = (kind?, edge?);
-    if matches!(kind, FaultKind::HttpStatus { .. })
-        && !matches!(edge.protocol, None | Some(Protocol::Http))
-    {
-        let message = format!(
-            "`http_status` needs HTTP, which `{}` does not speak",
-            edge.name
-        );
-        problems.report(Draft::new(
-            Code::Conflict,
-            to.map_or(&item.place, |to| &to.value.place),
-            message,
-        ));
+    if matches!(kind, FaultKind::HttpStatus { .. }) && !matches!(edge.protocol, None | Some(Protocol::Http)) {
+        let message = format!("`http_status` needs HTTP, which `{}` does not speak", edge.name);
+        problems.report(Draft::new(Code::Conflict, to.map_or(&item.place, |to| &to.value.place), message));
     }
-    Some(FaultSpec {
-        kind,
-        to: edge.name.clone(),
-        direction: direction?,
-        interface: interface.flatten(),
-    })
+    Some(FaultSpec { kind, to: edge.name.clone(), direction: direction?, interface: interface.flatten() })
 }
 
 /// The edge that `to` names.
-fn target<'e>(
-    entry: &Entry,
-    edges: Option<&'e [EdgeSpec]>,
-    problems: &mut Problems<'_>,
-) -> Option<&'e EdgeSpec> {
+fn target<'e>(entry: &Entry, edges: Option<&'e [EdgeSpec]>, problems: &mut Problems<'_>) -> Option<&'e EdgeSpec> {
     let text = fields::text(entry, problems)?;
     let edges = edges?;
     let found = edges.iter().find(|edge| edge.name == text);
@@ -152,24 +93,14 @@ fn no_such_edge(text: &str, place: &Place, edges: &[EdgeSpec]) -> Draft {
     let message = format!("there is no edge `{}`", crate::wording::excerpt(text));
     let draft = Draft::new(Code::UnknownName, place, message).label("not under `observe`");
     match nearest(text, names.iter().copied()) {
-        Some(near) => draft
-            .advice(format!("did you mean `{near}`?"))
-            .replace(near),
+        Some(near) => draft.advice(format!("did you mean `{near}`?")).replace(near),
         None => draft.advice(format!("the edges are {}", crate::wording::listed(&names))),
     }
 }
 
 /// The direction of the packets. Answers travel towards whoever asked, so for `http_status` there is no choice.
-fn direction(
-    fields: &Fields<'_>,
-    kind: Option<&FaultKind>,
-    edge: Option<&EdgeSpec>,
-    problems: &mut Problems<'_>,
-) -> Option<Direction> {
-    let answers = matches!(kind, Some(FaultKind::HttpStatus { .. }))
-        .then_some(edge)
-        .flatten()
-        .map(|edge| edge.role);
+fn direction(fields: &Fields<'_>, kind: Option<&FaultKind>, edge: Option<&EdgeSpec>, problems: &mut Problems<'_>) -> Option<Direction> {
+    let answers = matches!(kind, Some(FaultKind::HttpStatus { .. })).then_some(edge).flatten().map(|edge| edge.role);
     let answers = answers.map(|role| match role {
         Role::Downstream => Direction::Ingress,
         Role::Ingress => Direction::Egress,
@@ -179,40 +110,18 @@ fn direction(
     };
     let text = fields::text(entry, problems)?;
     let place = &entry.value.place;
-    let Some(written) = Direction::ALL
-        .into_iter()
-        .find(|direction| direction.as_str() == text)
-    else {
+    let Some(written) = Direction::ALL.into_iter().find(|direction| direction.as_str() == text) else {
         let words = Direction::ALL.map(Direction::as_str);
-        let draft = Draft::new(
-            Code::BadValue,
-            place,
-            format!("there is no direction `{}`", crate::wording::excerpt(text)),
-        );
-        let advice = format!(
-            "write {}, as seen from this host",
-            crate::wording::listed(&words)
-        );
-        problems.report(
-            draft
-                .advice(advice)
-                .replace(nearest(text, words).unwrap_or("egress")),
-        );
+        let draft = Draft::new(Code::BadValue, place, format!("there is no direction `{}`", crate::wording::excerpt(text)));
+        let advice = format!("write {}, as seen from this host", crate::wording::listed(&words));
+        problems.report(draft.advice(advice).replace(nearest(text, words).unwrap_or("egress")));
         return None;
     };
     match answers {
         Some(answers) if answers != written => {
-            let message = format!(
-                "`http_status` acts on answers, which travel {} here",
-                answers.as_str()
-            );
-            let draft =
-                Draft::new(Code::Conflict, place, message).label("answers do not go this way");
-            problems.report(
-                draft
-                    .advice("leave `direction` out")
-                    .replace(answers.as_str()),
-            );
+            let message = format!("`http_status` acts on answers, which travel {} here", answers.as_str());
+            let draft = Draft::new(Code::Conflict, place, message).label("answers do not go this way");
+            problems.report(draft.advice("leave `direction` out").replace(answers.as_str()));
             None
         }
         _ => Some(written),
@@ -224,14 +133,9 @@ fn interface(entry: &Entry, problems: &mut Problems<'_>) -> Option<String> {
     let odd = |c: char| c.is_whitespace() || c.is_control() || c == '/' || c == ':';
     // IFNAMSIZ is 16 with the final NUL.
     if text.is_empty() || text.len() > 15 || text.contains(odd) || text == "." || text == ".." {
-        let message = format!(
-            "`{}` cannot be the name of an interface",
-            crate::wording::excerpt(text)
-        );
+        let message = format!("`{}` cannot be the name of an interface", crate::wording::excerpt(text));
         let draft = Draft::new(Code::BadValue, &entry.value.place, message);
-        problems.report(draft.advice(
-            "write a name from `ip link`, or leave `interface` out to take it from the route",
-        ));
+        problems.report(draft.advice("write a name from `ip link`, or leave `interface` out to take it from the route"));
         return None;
     }
     Some(text.to_owned())

@@ -19,33 +19,20 @@ pub(super) fn expectations(
     problems: &mut Problems<'_>,
 ) -> Vec<Expectation> {
     let recovery = phases.map(|phases| phases.recovery);
-    lines(
-        entry,
-        edges,
-        grammar::parse_expectation,
-        problems,
-        |line, place, problems| {
-            let (Demand::Recovers { within, .. }, Some(recovery), Some(window)) =
-                (line.demand, recovery, window)
-            else {
-                return;
-            };
-            let asked = match within {
-                Within::Windows(count) => window.saturating_mul(count),
-                Within::Time(time) => time,
-            };
-            if asked > recovery {
-                let message = format!(
-                    "{within} are longer than the recovery phase of {}",
-                    duration::print(recovery)
-                );
-                let draft =
-                    Draft::new(Code::OutOfRange, place, message).label("this could not be told");
-                problems
-                    .report(draft.advice("make `phases.recovery` longer, or the demand stricter"));
-            }
-        },
-    )
+    lines(entry, edges, grammar::parse_expectation, problems, |line, place, problems| {
+        let (Demand::Recovers { within, .. }, Some(recovery), Some(window)) = (line.demand, recovery, window) else {
+            return;
+        };
+        let asked = match within {
+            Within::Windows(count) => window.saturating_mul(count),
+            Within::Time(time) => time,
+        };
+        if asked > recovery {
+            let message = format!("{within} are longer than the recovery phase of {}", duration::print(recovery));
+            let draft = Draft::new(Code::OutOfRange, place, message).label("this could not be told");
+            problems.report(draft.advice("make `phases.recovery` longer, or the demand stricter"));
+        }
+    })
 }
 
 pub(super) fn guards(
@@ -56,28 +43,15 @@ pub(super) fn guards(
     problems: &mut Problems<'_>,
 ) -> Vec<Guard> {
     let whole = phases.map(|phases| phases.baseline + phases.fault + phases.recovery);
-    lines(
-        entry,
-        edges,
-        grammar::parse_guard,
-        problems,
-        |line, place, problems| {
-            let (Some(whole), Some(window)) = (whole, window) else {
-                return;
-            };
-            if window.saturating_mul(line.windows) > whole {
-                let message = format!(
-                    "{} windows are longer than the whole drill of {}",
-                    line.windows,
-                    duration::print(whole)
-                );
-                problems.report(
-                    Draft::new(Code::OutOfRange, place, message)
-                        .label("this guard could never trip"),
-                );
-            }
-        },
-    )
+    lines(entry, edges, grammar::parse_guard, problems, |line, place, problems| {
+        let (Some(whole), Some(window)) = (whole, window) else {
+            return;
+        };
+        if window.saturating_mul(line.windows) > whole {
+            let message = format!("{} windows are longer than the whole drill of {}", line.windows, duration::print(whole));
+            problems.report(Draft::new(Code::OutOfRange, place, message).label("this guard could never trip"));
+        }
+    })
 }
 
 fn lines<T>(
@@ -114,11 +88,7 @@ fn part(item: &Node, line: &str, error: &GrammarError, problems: &Problems<'_>) 
     match written.find(line).filter(|_| !line.is_empty()) {
         Some(at) => {
             let start = item.place.start + at;
-            Place {
-                start: start + error.range.start,
-                end: start + error.range.end,
-                ..item.place.clone()
-            }
+            Place { start: start + error.range.start, end: start + error.range.end, ..item.place.clone() }
         }
         None => item.place.clone(),
     }
@@ -139,9 +109,7 @@ fn draft(place: &Place, item: &Node, error: GrammarError) -> Draft {
     }
     match error.replace {
         // A place that stands for the whole item cannot take a replacement for a part of it.
-        Some(text) if *place != item.place || place.start + error.range.end == place.end => {
-            draft.replace(text)
-        }
+        Some(text) if *place != item.place || place.start + error.range.end == place.end => draft.replace(text),
         _ => draft,
     }
 }

@@ -33,30 +33,18 @@ pub(super) fn check(entry: &Entry, problems: &mut Problems<'_>) -> Option<Observ
         }
     }
     if observe.get("ingress").is_none() && observe.get("downstream").is_none() {
-        let draft = Draft::new(Code::MissingKey, &entry.key.place, "nothing is observed")
-            .label("no edge here");
-        problems
-            .report(draft.advice("name at least one edge, as in `ingress: {web: {port: 8080}}`"));
+        let draft = Draft::new(Code::MissingKey, &entry.key.place, "nothing is observed").label("no edge here");
+        problems.report(draft.advice("name at least one edge, as in `ingress: {web: {port: 8080}}`"));
     }
     if edges.len() > MAX_EDGES {
-        let message = format!(
-            "{} edges are more than the {MAX_EDGES} that can be observed at once",
-            edges.len()
-        );
+        let message = format!("{} edges are more than the {MAX_EDGES} that can be observed at once", edges.len());
         problems.report(Draft::new(Code::OutOfRange, &entry.key.place, message));
     }
-    let scope = observe
-        .get("scope")
-        .and_then(|entry| super::scope::check(entry, problems));
+    let scope = observe.get("scope").and_then(|entry| super::scope::check(entry, problems));
     let window = match observe.get("window") {
         None => Some(DEFAULT_WINDOW),
-        Some(entry) => fields::quantity(entry, duration::parse, problems).and_then(|window| {
-            super::phases::within(entry, window, MIN_WINDOW, MAX_WINDOW, problems)
-        }),
+        Some(entry) => fields::quantity(entry, duration::parse, problems)
+            .and_then(|window| super::phases::within(entry, window, MIN_WINDOW, MAX_WINDOW, problems)),
     };
-    Some(Observed {
-        edges,
-        scope,
-        window,
-    })
+    Some(Observed { edges, scope, window })
 }

@@ -23,26 +23,15 @@ impl Text<'_> {
             },
             Raw::Text(text) => Value::Scalar(text.clone()),
             Raw::List(items) => Value::List(items.iter().map(|item| self.node(item)).collect()),
-            Raw::Map(entries) => Value::Map(
-                entries
-                    .iter()
-                    .map(|(key, value)| self.entry(key, value))
-                    .collect(),
-            ),
+            Raw::Map(entries) => Value::Map(entries.iter().map(|(key, value)| self.entry(key, value)).collect()),
         };
         // A block's own extent is empty, and a brace says little: a first key, or a first dash, stands for the whole.
-        let extent = self
-            .text
-            .get(place.start - self.offset..place.end - self.offset);
+        let extent = self.text.get(place.start - self.offset..place.end - self.offset);
         match &value {
             Value::Map(entries) if matches!(extent, Some("" | "{")) => {
-                place = entries
-                    .first()
-                    .map_or(place, |entry| entry.key.place.clone());
+                place = entries.first().map_or(place, |entry| entry.key.place.clone());
             }
-            Value::List(_) if extent == Some("") => {
-                place = self.character(place.start - self.offset)
-            }
+            Value::List(_) if extent == Some("") => place = self.character(place.start - self.offset),
             _ => {}
         }
         Node { place, value }
@@ -54,10 +43,7 @@ impl Text<'_> {
             Value::Scalar(text) => text,
             Value::Null | Value::List(_) | Value::Map(_) => "null".to_owned(),
         };
-        Entry {
-            key: Key { place, text },
-            value: self.node(value),
-        }
+        Entry { key: Key { place, text }, value: self.node(value) }
     }
 
     /// The source text of a location.
@@ -72,11 +58,7 @@ impl Text<'_> {
     }
 
     pub(super) fn place(&self, start: usize, end: usize) -> Place {
-        Place {
-            source: self.source,
-            start: self.offset + start,
-            end: self.offset + end,
-        }
+        Place { source: self.source, start: self.offset + start, end: self.offset + end }
     }
 
     /// Byte range of a location, on character boundaries whatever the library says.
@@ -94,11 +76,7 @@ impl Text<'_> {
 
     /// The place of the single character at a byte offset; empty at the end of a line.
     fn character(&self, start: usize) -> Place {
-        let next = self
-            .text
-            .get(start..)
-            .and_then(|rest| rest.chars().next())
-            .filter(|c| !matches!(c, '\n' | '\r'));
+        let next = self.text.get(start..).and_then(|rest| rest.chars().next()).filter(|c| !matches!(c, '\n' | '\r'));
         self.place(start, start + next.map_or(0, char::len_utf8))
     }
 
@@ -111,37 +89,26 @@ impl Text<'_> {
             start += line.len();
         }
         let line = lines.next().unwrap_or_default().trim_end();
-        let column = line
-            .char_indices()
-            .nth(number(location.column()))
-            .map_or(line.len(), |(at, _)| at);
+        let column = line.char_indices().nth(number(location.column())).map_or(line.len(), |(at, _)| at);
         self.character(start + column)
     }
 
     pub(super) fn syntax_error(&self, error: &serde_saphyr::Error) -> Draft {
         let error = error.without_snippet();
-        let place = error
-            .location()
-            .map_or_else(|| self.place(0, 0), |location| self.error_place(&location));
+        let place = error.location().map_or_else(|| self.place(0, 0), |location| self.error_place(&location));
         match error {
-            serde_saphyr::Error::MultipleDocuments { .. } => {
-                Draft::new(Code::Syntax, &place, "more than one document")
-                    .label("the second starts here")
-                    .advice("write one playbook a file")
-            }
+            serde_saphyr::Error::MultipleDocuments { .. } => Draft::new(Code::Syntax, &place, "more than one document")
+                .label("the second starts here")
+                .advice("write one playbook a file"),
             serde_saphyr::Error::Budget { .. }
             | serde_saphyr::Error::AliasReplayLimitExceeded { .. }
             | serde_saphyr::Error::AliasReplayStackDepthExceeded { .. } => {
-                Draft::new(Code::Syntax, &place, "larger or deeper than any playbook")
-                    .label("reading stopped here")
+                Draft::new(Code::Syntax, &place, "larger or deeper than any playbook").label("reading stopped here")
             }
             _ => {
                 // The caret tells the place better than the library's words do.
                 let text = error.to_string();
-                let end = text
-                    .find(" at line ")
-                    .or_else(|| text.find('\n'))
-                    .unwrap_or(text.len());
+                let end = text.find(" at line ").or_else(|| text.find('\n')).unwrap_or(text.len());
                 Draft::new(Code::Syntax, &place, &text[..end]).label("this cannot be read as YAML")
             }
         }

@@ -97,7 +97,9 @@ impl EdgePhase {
             responses: sum.responses,
             retries: retries(sum.retries),
             retry_ratio: ratio(sum.retries.total(), sum.attempts as f64),
-            status: sum.status,
+            // Within a drill a status belongs to the phase of its request. An observation has one phase, and there the kernel's own
+            // count is exact whatever became of the events.
+            status: if phase == PhaseName::All { sum.kernel_status } else { sum.status },
             failures: failures(&sum.failures),
             latency_ms: latency(sum.latency_ns),
             connections: open_at_end(edge, phase, windows),
@@ -115,6 +117,7 @@ struct Sum {
     attempts: u64,
     retries: Retries,
     status: BTreeMap<String, u64>,
+    kernel_status: BTreeMap<String, u64>,
     failures: BTreeMap<Failure, u64>,
     latency_ns: Vec<u64>,
     connections_opened: u64,
@@ -135,6 +138,9 @@ impl Sum {
         self.retries.matched += edge.retries.matched;
         for (status, count) in &edge.status {
             *self.status.entry(status.clone()).or_default() += count;
+        }
+        for (code, count) in &edge.kernel_status {
+            *self.kernel_status.entry(code.to_string()).or_default() += count;
         }
         for (failure, count) in &edge.failures {
             *self.failures.entry(*failure).or_default() += count;

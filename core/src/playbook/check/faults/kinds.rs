@@ -10,33 +10,19 @@ use crate::fault::{Distribution, FaultKind};
 use crate::units::{duration, share};
 use crate::wording::nearest;
 
-const DELAY: Keys = Keys {
-    of: "`delay`",
-    known: &["time", "jitter", "distribution"],
-    later: &["correlation"],
-    offer: &["time", "jitter", "distribution"],
-};
+const DELAY: Keys =
+    Keys { of: "`delay`", known: &["time", "jitter", "distribution"], later: &["correlation"], offer: &["time", "jitter", "distribution"] };
 const HTTP_STATUS: Keys = Keys::new("`http_status`", &["status", "share"]);
 
 /// Reads the one kind of a fault. `beside` is a `share` that stands next to it.
-pub(super) fn kind(
-    entry: &Entry,
-    beside: Option<&Entry>,
-    phases: Option<Phases>,
-    problems: &mut Problems<'_>,
-) -> Option<FaultKind> {
-    let short_status =
-        entry.key.text == "http_status" && !matches!(entry.value.value, Value::Map(_));
+pub(super) fn kind(entry: &Entry, beside: Option<&Entry>, phases: Option<Phases>, problems: &mut Problems<'_>) -> Option<FaultKind> {
+    let short_status = entry.key.text == "http_status" && !matches!(entry.value.value, Value::Map(_));
     if let Some(stray) = beside.filter(|_| !short_status) {
         let message = format!("`share` beside `{}` means nothing", entry.key.text);
         let draft = Draft::new(Code::Conflict, &stray.key.place, message);
         problems.report(match entry.key.text.as_str() {
-            "loss" => {
-                draft.advice("the share of lost packets is the value of `loss`, as in `loss: 30%`")
-            }
-            "http_status" => {
-                draft.advice("write it inside, as in `http_status: {status: 503, share: 30%}`")
-            }
+            "loss" => draft.advice("the share of lost packets is the value of `loss`, as in `loss: 30%`"),
+            "http_status" => draft.advice("write it inside, as in `http_status: {status: 503, share: 30%}`"),
             _ => draft.advice("leave it out"),
         });
     }
@@ -51,28 +37,16 @@ pub(super) fn kind(
             let share = match beside {
                 Some(entry) => fields::quantity(entry, share::parse, problems),
                 None => {
-                    let draft = Draft::new(
-                        Code::MissingKey,
-                        &entry.key.place,
-                        "`http_status` lacks `share`",
-                    );
-                    let draft = draft
-                        .label("of how many answers?")
-                        .advice("say which share of answers it replaces");
+                    let draft = Draft::new(Code::MissingKey, &entry.key.place, "`http_status` lacks `share`");
+                    let draft = draft.label("of how many answers?").advice("say which share of answers it replaces");
                     problems.report(match fields::scalar_text(entry) {
-                        Some(text) => draft.replace_at(
-                            entry.value.place.clone(),
-                            format!("{{status: {text}, share: 30%}}"),
-                        ),
+                        Some(text) => draft.replace_at(entry.value.place.clone(), format!("{{status: {text}, share: 30%}}")),
                         None => draft,
                     });
                     None
                 }
             };
-            Some(FaultKind::HttpStatus {
-                status: status?,
-                share: share?,
-            })
+            Some(FaultKind::HttpStatus { status: status?, share: share? })
         }
         _ => http_status(entry, problems),
     }
@@ -80,15 +54,10 @@ pub(super) fn kind(
 
 fn http_status(entry: &Entry, problems: &mut Problems<'_>) -> Option<FaultKind> {
     let fields = Fields::open(&entry.value, &entry.key.place, HTTP_STATUS, problems)?;
-    let code = fields
-        .require("status", "status: 503", problems)
-        .and_then(|entry| status(entry, problems));
+    let code = fields.require("status", "status: 503", problems).and_then(|entry| status(entry, problems));
     let share = fields.require("share", "share: 30%", problems);
     let share = share.and_then(|entry| fields::quantity(entry, share::parse, problems));
-    Some(FaultKind::HttpStatus {
-        status: code?,
-        share: share?,
-    })
+    Some(FaultKind::HttpStatus { status: code?, share: share? })
 }
 
 fn status(entry: &Entry, problems: &mut Problems<'_>) -> Option<u16> {
@@ -97,10 +66,7 @@ fn status(entry: &Entry, problems: &mut Problems<'_>) -> Option<u16> {
         // Interim answers (1xx) are no answers, and no client knows 6xx.
         Ok(status) if (200..=599).contains(&status) && text.len() == 3 => Some(status),
         _ => {
-            let message = format!(
-                "`{}` is no status of an answer",
-                crate::wording::excerpt(text)
-            );
+            let message = format!("`{}` is no status of an answer", crate::wording::excerpt(text));
             let draft = Draft::new(Code::OutOfRange, &entry.value.place, message);
             problems.report(draft.advice("write a code from 200 to 599").replace("503"));
             None
@@ -112,100 +78,53 @@ fn delay(entry: &Entry, phases: Option<Phases>, problems: &mut Problems<'_>) -> 
     if matches!(entry.value.value, Value::Scalar(_)) {
         let time = fields::quantity(entry, duration::parse, problems)?;
         let time = sensible(entry, time, phases, problems)?;
-        return Some(FaultKind::Delay {
-            time,
-            jitter: Duration::ZERO,
-            distribution: Distribution::default(),
-        });
+        return Some(FaultKind::Delay { time, jitter: Duration::ZERO, distribution: Distribution::default() });
     }
     let fields = Fields::open(&entry.value, &entry.key.place, DELAY, problems)?;
-    let time = fields
-        .require("time", "time: 100ms", problems)
-        .and_then(|entry| {
-            let time = fields::quantity(entry, duration::parse, problems)?;
-            sensible(entry, time, phases, problems)
-        });
+    let time = fields.require("time", "time: 100ms", problems).and_then(|entry| {
+        let time = fields::quantity(entry, duration::parse, problems)?;
+        sensible(entry, time, phases, problems)
+    });
     let jitter = match fields.get("jitter") {
         None => Some(Duration::ZERO),
         Some(entry) => fields::quantity(entry, duration::parse, problems).and_then(|jitter| {
             let Some(time) = time.filter(|time| jitter > *time) else {
                 return Some(jitter);
             };
-            let message = format!(
-                "`jitter` of {} is more than the delay itself",
-                duration::print(jitter)
-            );
+            let message = format!("`jitter` of {} is more than the delay itself", duration::print(jitter));
             let draft = Draft::new(Code::OutOfRange, &entry.value.place, message);
-            problems.report(
-                draft
-                    .label("this would reach below zero")
-                    .replace(duration::print(time)),
-            );
+            problems.report(draft.label("this would reach below zero").replace(duration::print(time)));
             None
         }),
     };
-    let shape = fields
-        .get("distribution")
-        .map(|entry| distribution(entry, problems));
-    if let Some(entry) = fields
-        .get("distribution")
-        .filter(|_| fields.get("jitter").is_none())
-    {
-        let draft = Draft::new(
-            Code::Conflict,
-            &entry.key.place,
-            "`distribution` without `jitter` means nothing",
-        );
+    let shape = fields.get("distribution").map(|entry| distribution(entry, problems));
+    if let Some(entry) = fields.get("distribution").filter(|_| fields.get("jitter").is_none()) {
+        let draft = Draft::new(Code::Conflict, &entry.key.place, "`distribution` without `jitter` means nothing");
         problems.report(draft.advice("add `jitter: 20ms`, or leave `distribution` out"));
     }
     let distribution = shape.map_or(Some(Distribution::default()), |shape| shape);
-    Some(FaultKind::Delay {
-        time: time?,
-        jitter: jitter?,
-        distribution: distribution?,
-    })
+    Some(FaultKind::Delay { time: time?, jitter: jitter?, distribution: distribution? })
 }
 
 /// A delay longer than the fault phase lets nothing arrive while the fault lasts: that is a mistake, or a `loss: 100%`.
-fn sensible(
-    entry: &Entry,
-    time: Duration,
-    phases: Option<Phases>,
-    problems: &mut Problems<'_>,
-) -> Option<Duration> {
+fn sensible(entry: &Entry, time: Duration, phases: Option<Phases>, problems: &mut Problems<'_>) -> Option<Duration> {
     let Some(phases) = phases.filter(|phases| time >= phases.fault) else {
         return Some(time);
     };
-    let message = format!(
-        "a delay of {} is not shorter than the fault phase of {}",
-        duration::print(time),
-        duration::print(phases.fault)
-    );
+    let message = format!("a delay of {} is not shorter than the fault phase of {}", duration::print(time), duration::print(phases.fault));
     let draft = Draft::new(Code::OutOfRange, &entry.value.place, message);
-    problems.report(
-        draft
-            .label("nothing would arrive in time")
-            .advice("shorten it, or write `loss: 100%`"),
-    );
+    problems.report(draft.label("nothing would arrive in time").advice("shorten it, or write `loss: 100%`"));
     None
 }
 
 fn distribution(entry: &Entry, problems: &mut Problems<'_>) -> Option<Distribution> {
     let text = fields::text(entry, problems)?;
-    let found = Distribution::ALL
-        .into_iter()
-        .find(|distribution| distribution.as_str() == text);
+    let found = Distribution::ALL.into_iter().find(|distribution| distribution.as_str() == text);
     if found.is_none() {
         let words = Distribution::ALL.map(Distribution::as_str);
-        let message = format!(
-            "there is no distribution `{}`",
-            crate::wording::excerpt(text)
-        );
+        let message = format!("there is no distribution `{}`", crate::wording::excerpt(text));
         let draft = Draft::new(Code::UnknownName, &entry.value.place, message);
-        let draft = draft.advice(format!(
-            "the distributions are {}",
-            crate::wording::listed(&words)
-        ));
+        let draft = draft.advice(format!("the distributions are {}", crate::wording::listed(&words)));
         problems.report(match nearest(text, words) {
             Some(near) => draft.replace(near),
             None => draft,

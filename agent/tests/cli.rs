@@ -1,0 +1,170 @@
+//! The command line as a script meets it: exit codes and messages, by the real program and without any privilege.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod lab;
+mod rig;
+
+use rig::nobody::Nobody;
+use rig::process::{Ended, Process};
+
+const GOOD: &str = "\
+version: 1
+name: a-test
+observe:
+  ingress: {web: {port: 8080}}
+  downstream: {store: {address: 127.0.0.1, port: 9000}}
+  window: 1s
+phases: {baseline: 2s, fault: 2s, recovery: 2s}
+faults:
+  - {http_status: {status: 503, share: 30%}, to: store}
+expect:
+  - downstream QPS increase ≤ 20%
+";
+
+/// Runs a command as nobody.
+fn run(arguments: &[&str]) -> Ended {
+    Process::start(&mut Nobody::new().command(arguments)).end()
+}
+
+/// Runs a drill of this playbook as nobody.
+fn run_playbook(playbook: &str, arguments: &[&str]) -> Ended {
+    let nobody = Nobody::new();
+    let path = nobody.write("drill.yaml", playbook);
+    let mut command = nobody.command(&["run"]);
+    Process::start(command.arg(path).args(arguments)).end()
+}
+
+/// A playbook with one line replaced.
+fn with(line: &str, by: &str) -> String {
+    assert!(GOOD.contains(line), "{line}");
+    GOOD.replace(line, by)
+}
+
+/// A bad playbook ends with 64; the message names the file and the line, and says what to write instead.
+fn assert_refused(playbook: &str, line: u32, what: &str, instead: &str) {
+    let ended = run_playbook(playbook, &[]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(64), ""), "{ended:#?}");
+    assert!(ended.stderr.contains(&format!("drill.yaml:{line}:")), "no line {line}: {}", ended.stderr);
+    assert!(ended.stderr.contains(what), "not said that {what}: {}", ended.stderr);
+    assert!(ended.stderr.contains(instead), "no {instead:?} proposed: {}", ended.stderr);
+}
+
+#[test]
+fn a_good_playbook_without_root_is_the_environments_fault_and_says_what_is_missing() {
+    let netem = with("{http_status: {status: 503, share: 30%}, to: store}", "{loss: 30%, to: store}");
+    let none = with("faults:\n  - {http_status: {status: 503, share: 30%}, to: store}\n", "");
+    for (playbook, capability) in [(GOOD, "CAP_NET_ADMIN"), (&netem, "CAP_NET_ADMIN"), (&none, "CAP_BPF")] {
+        let ended = run_playbook(playbook, &[]);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:#?}");
+        assert!(ended.stderr.contains("root") && ended.stderr.contains(capability), "{ended:#?}");
+    }
+    let ended = run(&["observe", "--ingress", "web=:8080", "--for", "1s"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:#?}");
+    assert!(ended.stderr.contains("root"), "{ended:#?}");
+    assert_eq!(run(&["doctor"]).code, Some(2));
+}
+
+#[test]
+fn an_unknown_key_is_bad_usage() {
+    assert_refused(&with("expect:", "expcet:"), 10, "no key `expcet`", "did you mean `expect`?");
+}
+
+#[test]
+fn a_delay_without_a_unit_is_bad_usage() {
+    let playbook = with("{http_status: {status: 503, share: 30%}, to: store}", "{delay: 0.5, to: store}");
+    assert_refused(&playbook, 9, "`0.5` has no unit", "{delay: 0.5s, to: store}");
+}
+
+#[test]
+fn a_metric_that_does_not_exist_is_bad_usage() {
+    let playbook = with("downstream QPS increase ≤ 20%", "downstream calls increase ≤ 20%");
+    assert_refused(&playbook, 11, "no metric", "downstream QPS");
+}
+
+#[test]
+fn an_edge_that_does_not_exist_is_bad_usage_wherever_it_is_named() {
+    assert_refused(&with("to: store", "to: stroe"), 9, "no edge `stroe`", "did you mean `store`?");
+    let playbook = with("downstream QPS increase ≤ 20%", "stroe amplification <= 1.2");
+    assert_refused(&playbook, 11, "no edge `stroe`", "store amplification <= 1.2");
+}
+
+#[test]
+fn all_problems_are_told_at_once_and_before_a_missing_privilege() {
+    let playbook = with("expect:", "expcet:").replace("to: store", "to: stroe");
+    let ended = run_playbook(&playbook, &[]);
+    assert_eq!(ended.code, Some(64));
+    assert!(ended.stderr.contains("expcet") && ended.stderr.contains("stroe"), "{ended:#?}");
+}
+
+#[test]
+fn a_bad_override_is_shown_at_its_place_on_the_command_line() {
+    for (set, what) in [
+        ("observe.nothing.here=1", "nothing"),
+        ("phases.fault=10", "`10` has no unit"),
+        ("expect.7=retry ratio <= 5%", "expect"),
+        ("no-equals-sign", "path=value"),
+    ] {
+        let ended = run_playbook(GOOD, &["--set", set]);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(64), ""), "{set}: {ended:#?}");
+        assert!(ended.stderr.contains("--set") && ended.stderr.contains(what), "{set}: {ended:#?}");
+    }
+}
+
+#[test]
+fn a_good_override_is_checked_with_the_file_and_not_before_it() {
+    let playbook = with("share: 30%", "share: 130%");
+    assert_eq!(run_playbook(&playbook, &[]).code, Some(64));
+    // What is left is the missing privilege.
+    assert_eq!(run_playbook(&playbook, &["--set", "faults.0.http_status.share=30%"]).code, Some(2));
+}
+
+#[test]
+fn a_playbook_that_cannot_be_read_is_bad_usage_and_named() {
+    for command in ["run", "validate", "plan"] {
+        let ended = run(&[command, "no/such/playbook.yaml"]);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(64), ""), "{command}: {ended:#?}");
+        assert!(ended.stderr.contains("no/such/playbook.yaml") && ended.stderr.contains("No such file"), "{command}: {ended:#?}");
+    }
+    assert_eq!(run(&["run", "/"]).code, Some(64));
+}
+
+#[test]
+fn observe_says_what_an_edge_looks_like() {
+    for (arguments, what) in [
+        (vec!["observe"], "--ingress web=:8080"),
+        (vec!["observe", "--downstream", "127.0.0.1:9000"], "NAME=ADDRESS:PORT"),
+        (vec!["observe", "--downstream", "store=127.0.0.1"], "no port"),
+        (vec!["observe", "--ingress", "web=:8080/mysql"], "http"),
+        (vec!["observe", "--ingress", "web=:8080", "--ingress", "web=:8081"], "a name of its own"),
+        (vec!["observe", "--ingress", "web=:8080", "--for", "5"], "`5s`"),
+    ] {
+        let ended = run(&arguments);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(64), ""), "{arguments:?}: {ended:#?}");
+        assert!(ended.stderr.contains(what), "{arguments:?}: {ended:#?}");
+    }
+}
+
+#[test]
+fn nonsense_is_bad_usage_and_help_is_not() {
+    for arguments in [vec![], vec!["bogus"], vec!["run"], vec!["run", "a.yaml", "--no-such-flag"], vec!["validate"]] {
+        assert_eq!(run(&arguments).code, Some(64), "{arguments:?}");
+    }
+    for arguments in [["--help"], ["--version"]] {
+        let ended = run(&arguments);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{arguments:?}");
+        assert!(ended.stdout.contains("stormdrill"));
+    }
+}
+
+#[test]
+fn validate_and_plan_need_no_privilege() {
+    let nobody = Nobody::new();
+    let path = nobody.write("drill.yaml", GOOD);
+    let path = path.to_str().unwrap();
+    let validated = Process::start(&mut nobody.command(&["validate", path])).end();
+    assert_eq!((validated.code, validated.stderr.as_str()), (Some(0), ""), "{validated:#?}");
+    let planned = Process::start(&mut nobody.command(&["plan", path])).end();
+    assert_eq!((planned.code, planned.stderr.as_str()), (Some(0), ""), "{planned:#?}");
+    assert!(planned.stdout.contains("http_status") && planned.stdout.contains("store"), "{planned:#?}");
+}

@@ -1,0 +1,338 @@
+//! Whole drills through the real program, against the real lab: each verdict, each way to end early, and what is left in the kernel.
+//! Run as root: `cargo xtask test --only privileged_drill`.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod lab;
+mod rig;
+
+use std::time::{Duration, Instant};
+
+use lab::{dump, in_namespace, run, wait_until};
+use nix::sys::signal::Signal;
+use rig::agent::{Agent, Drill, journals};
+use rig::client::ask;
+use rig::json::{assert_keys, count, number, phase, text};
+use rig::nobody::Nobody;
+use rig::playbook::Playbook;
+use rig::process::Process;
+use rig::services::{Load, Service};
+use serde_json::Value;
+use stormdrill::fault::capability::{self, Capability};
+
+/// A store, one layer before it with so many tries, and an agent.
+struct Scene {
+    store: Service,
+    chain: Service,
+    agent: Agent,
+}
+
+impl Scene {
+    fn new(tries: &str) -> Self {
+        let store = Service::store(&[]);
+        let chain = Service::chain(1, &store.address, &["--tries", tries, "--timeout", "10s"]);
+        Self { store, chain, agent: Agent::new() }
+    }
+
+    fn playbook(&self) -> Playbook {
+        Playbook::new(&self.chain, &self.store)
+    }
+
+    /// A steady load of its own, for drills whose playbook has none.
+    fn load(&self, rate: &str) -> Load {
+        Load::start(&self.chain.address, &["--rate", rate, "--duration", "300s", "--timeout", "2s"])
+    }
+}
+
+const FAULT: &str = "{http_status: {status: 503, share: 50%}, to: store}";
+
+/// The verdict of the drill and of its only expectation, with its exit code.
+fn verdict(result: &rig::agent::Result) -> (Option<i32>, &str, &str) {
+    (result.ended.code, text(&result.json, "/verdict"), text(&result.json, "/expectations/0/verdict"))
+}
+
+#[test]
+fn a_drill_whose_service_does_not_retry_passes() {
+    in_namespace(|| {
+        let before = dump();
+        let scene = Scene::new("1");
+        let _load = scene.load("250/s");
+        let playbook = scene.playbook().fault(FAULT).expect("downstream QPS increase ≤ 20%");
+        let result = scene.agent.drill(&playbook.text()).end();
+        assert_eq!(verdict(&result), (Some(0), "pass", "pass"), "{result:#?}");
+        let json = &result.json;
+        assert!(number(json, "/expectations/0/observed") < 0.2);
+        assert_eq!(count(json, "/faults/0/packets_hit"), count(phase(json, "store", "fault"), "/status/503"));
+        assert_eq!(json["faults"][0]["effective"], true);
+        assert!(result.ended.stdout.contains("pass"), "{}", result.ended.stdout);
+        assert_eq!(dump(), before);
+        assert!(scene.agent.has_no_journal());
+    });
+}
+
+#[test]
+fn a_drill_whose_service_retries_without_limit_fails_and_every_fault_is_one_repeat() {
+    in_namespace(|| {
+        let scene = Scene::new("100");
+        let load = scene.load("100/s");
+        let playbook = scene.playbook().fault(FAULT).expect("downstream QPS increase ≤ 20%").expect("retry ratio recovers within 2 windows");
+        let report = scene.agent.path("report");
+        let result = scene.agent.drill_with(&playbook.text(), &["--report", report.to_str().unwrap()]).end();
+        assert_eq!(verdict(&result), (Some(1), "fail", "fail"), "{result:#?}");
+        let json = &result.json;
+        assert!(number(json, "/expectations/0/observed") > 0.5);
+        assert_eq!(text(json, "/expectations/1/verdict"), "pass");
+
+        let sent = load.stop();
+        let store = scene.store.stop();
+        // Each rewritten answer made the layer ask again, and nothing else did.
+        let hits = count(json, "/faults/0/packets_hit");
+        assert_eq!(hits, count(&store, "/repeats"), "{json:#}");
+        let in_windows: u64 = json["windows"].as_array().unwrap().iter().map(|window| store_in(window, "/retries/id")).sum();
+        assert_eq!(in_windows, hits);
+        assert_eq!(sent["ok"], sent["scheduled"], "a hundred tries get through: {sent:#}");
+        assert_report(&report, json);
+        assert_contract(json);
+    });
+}
+
+/// A count of the edge `store` in one window.
+fn store_in(window: &Value, path: &str) -> u64 {
+    count(window["edges"].as_array().unwrap().iter().find(|edge| edge["name"] == "store").unwrap(), path)
+}
+
+fn assert_report(folder: &std::path::Path, json: &Value) {
+    let written: Value = serde_json::from_str(&std::fs::read_to_string(folder.join("result.json")).unwrap()).unwrap();
+    assert_eq!(&written, json);
+    assert!(std::fs::read_to_string(folder.join("report.txt")).unwrap().contains("downstream QPS increase"));
+}
+
+/// Checks the keys of a whole drill's JSON against its contract.
+fn assert_contract(json: &Value) {
+    assert_keys(json, "", "schema drill verdict expectations phases faults edges windows data_quality");
+    assert_keys(json, "/drill", "id playbook host kernel version started_at");
+    for expectation in json["expectations"].as_array().unwrap() {
+        assert_keys(expectation, "", "text verdict observed limit unit interval phase windows reason");
+    }
+    for phase in json["phases"].as_array().unwrap() {
+        assert_keys(phase, "", "name start_ns end_ns");
+    }
+    assert_keys(json, "/faults/0", "kind target backend applied_ns removed_ns packets_selected packets_hit effective");
+    for edge in json["edges"].as_array().unwrap() {
+        assert_keys(edge, "", "name role protocol phases");
+        assert_keys(edge, "/phases", "baseline fault recovery");
+        for phase in ["baseline", "fault", "recovery"] {
+            let phase = &edge["phases"][phase];
+            assert_keys(
+                phase,
+                "",
+                "requests qps responses retries retry_ratio status failures latency_ms connections connections_opened tcp_retransmits",
+            );
+            assert_keys(phase, "/retries", "marker id matched");
+            assert_keys(phase, "/latency_ms", "p50 p99");
+        }
+    }
+    assert_keys(json, "/data_quality", "events_lost sampling unknown_role_connections unparsed_connections");
+}
+
+#[test]
+fn a_fault_that_meets_no_traffic_is_vacuous() {
+    in_namespace(|| {
+        let scene = Scene::new("1");
+        let idle = Service::store(&[]);
+        let load = format!("observe.downstream.idle={{address: 127.0.0.1, port: {}}}", idle.port());
+        let playbook =
+            scene.playbook().load("250/s").fault("{http_status: {status: 503, share: 100%}, to: idle}").expect("downstream QPS increase ≤ 20%");
+        let result = scene.agent.drill_with(&playbook.text(), &["--set", &load, "--set", "expect.0=store amplification <= 1.2"]).end();
+        assert_eq!(verdict(&result), (Some(3), "vacuous", "vacuous"), "{result:#?}");
+        assert_eq!(result.json["faults"][0]["effective"], false);
+        assert!(text(&result.json, "/expectations/0/reason").contains("saw none of its answers"));
+    });
+}
+
+#[test]
+fn a_handful_of_requests_is_inconclusive() {
+    in_namespace(|| {
+        let scene = Scene::new("1");
+        let playbook = scene.playbook().load("8/s").fault(FAULT).expect("downstream QPS increase ≤ 20%");
+        let result = scene.agent.drill(&playbook.text()).end();
+        assert_eq!(verdict(&result), (Some(3), "inconclusive", "inconclusive"), "{result:#?}");
+        assert!(text(&result.json, "/expectations/0/reason").contains("more requests"), "{result:#?}");
+    });
+}
+
+#[test]
+fn a_load_that_could_not_keep_its_schedule_is_invalid() {
+    in_namespace(|| {
+        let scene = Scene::new("1");
+        let playbook = scene.playbook().load("100/s").fault(FAULT).expect("store amplification <= 1.2");
+        let mut drill = scene.agent.drill(&playbook.text());
+        drill.wait_for_phase("fault");
+        // The agent is held up for a second, and its load with it: one request of six is late.
+        drill.signal(Signal::SIGSTOP);
+        let begin = Instant::now();
+        wait_until("a second has gone by", || begin.elapsed() > Duration::from_secs(1));
+        drill.signal(Signal::SIGCONT);
+        let result = drill.end();
+        assert_eq!(verdict(&result), (Some(3), "invalid", "invalid"), "{result:#?}");
+        assert!(text(&result.json, "/expectations/0/reason").contains("started requests late"), "{result:#?}");
+    });
+}
+
+/// What is in the kernel on loopback, by another reader than the agent.
+fn filters() -> String {
+    ["ingress", "egress"].map(|hook| run("tc", &["filter", "show", "dev", "lo", hook])).concat()
+}
+
+/// Starts a drill that spoils every answer of the store, and returns when it does.
+fn spoiled(scene: &Scene) -> Drill {
+    let playbook = scene.playbook().phases(1, 300, 1).fault("{http_status: {status: 503, share: 100%}, to: store}");
+    let mut drill = scene.agent.drill(&playbook.text());
+    drill.wait_for_phase("fault");
+    assert_eq!(ask(&scene.store.address), Some(503));
+    drill
+}
+
+#[test]
+fn a_killed_agents_fault_ends_in_time_and_clean_takes_the_rest() {
+    in_namespace(|| {
+        let before = dump();
+        let scene = Scene::new("1");
+        let drill = spoiled(&scene);
+        let begin = Instant::now();
+        drill.kill();
+        wait_until("the store's own answers are back", || ask(&scene.store.address) == Some(200));
+        assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+        assert!(filters().contains("stormdrill:"), "the filter should still be there: {}", filters());
+        assert_eq!(journals(&scene.agent.state_dir()).len(), 1);
+        assert_eq!(scene.agent.run(&["doctor"]).code, Some(2), "doctor should find what is left");
+
+        let ended = scene.agent.run(&["clean"]);
+        assert_eq!(ended.code, Some(0), "{ended:#?}");
+        assert!(ended.stdout.contains("removed "), "{ended:#?}");
+        assert_eq!(dump(), before);
+        assert!(scene.agent.has_no_journal());
+        let again = scene.agent.run(&["clean"]);
+        assert_eq!((again.code, again.stdout.as_str()), (Some(0), "nothing to remove\n"));
+    });
+}
+
+#[test]
+fn clean_without_privilege_is_an_error_and_no_success() {
+    in_namespace(|| {
+        let scene = Scene::new("1");
+        spoiled(&scene).kill();
+        let left = dump();
+        let ended = Process::start(&mut Nobody::new().command(&["clean"])).end();
+        assert_eq!(ended.code, Some(2), "{ended:#?}");
+        assert!(ended.stderr.contains("not permitted"), "{ended:#?}");
+        assert_eq!(dump(), left);
+        assert_eq!(scene.agent.run(&["clean"]).code, Some(0));
+    });
+}
+
+#[test]
+fn the_next_drill_takes_away_what_a_killed_one_left() {
+    in_namespace(|| {
+        let before = dump();
+        let scene = Scene::new("1");
+        spoiled(&scene).kill();
+        let playbook = scene.playbook().phases(1, 1, 1).fault("{http_status: {status: 418, share: 100%}, to: store}");
+        let mut drill = scene.agent.drill(&playbook.text());
+        drill.wait_for_phase("baseline");
+        assert!(!filters().contains("stormdrill:"), "{}", filters());
+        drill.wait_for_phase("fault");
+        assert_eq!(ask(&scene.store.address), Some(418));
+        let result = drill.end();
+        assert_eq!(count(&result.json, "/faults/0/packets_hit"), 1, "{result:#?}");
+        assert_eq!(dump(), before);
+        assert!(scene.agent.has_no_journal());
+    });
+}
+
+#[test]
+fn what_was_left_in_another_namespace_keeps_no_drill_from_running() {
+    let agent = Agent::new();
+    in_namespace(|| spoiled(&Scene { agent: agent.share(), ..Scene::new("1") }).kill());
+    assert_eq!(journals(&agent.state_dir()).len(), 1);
+    in_namespace(|| {
+        let scene = Scene { agent: agent.share(), ..Scene::new("1") };
+        let result = scene.agent.drill(&scene.playbook().phases(1, 1, 1).fault(FAULT).text()).end();
+        assert_eq!(result.ended.code, Some(3), "{result:#?}");
+        assert!(result.ended.stderr.contains("another network namespace"), "{result:#?}");
+        assert_eq!(journals(&agent.state_dir()).len(), 1, "the journal says what is elsewhere");
+    });
+}
+
+/// Ends a drill by a signal in a phase, and checks that it did so in good order.
+fn assert_ends_by(signal: Signal, in_phase: &str) {
+    in_namespace(|| {
+        let before = dump();
+        let scene = Scene::new("1");
+        let playbook = scene.playbook().phases(if in_phase == "fault" { 1 } else { 300 }, 300, 1);
+        let playbook = playbook.fault("{http_status: {status: 503, share: 100%}, to: store}").expect("downstream QPS increase ≤ 20%");
+        let mut drill = scene.agent.drill(&playbook.text());
+        drill.wait_for_phase(in_phase);
+        assert_eq!(ask(&scene.store.address), Some(if in_phase == "fault" { 503 } else { 200 }));
+        drill.signal(signal);
+        let result = drill.end();
+        assert_eq!(result.ended.code, Some(4), "{result:#?}");
+        assert_eq!(text(&result.json, "/drill/aborted"), signal.as_str());
+        assert_eq!(result.json["phases"].as_array().unwrap().last().unwrap()["name"], in_phase);
+        assert_ne!(text(&result.json, "/verdict"), "pass", "a drill that was not finished has shown nothing");
+        assert_eq!(ask(&scene.store.address), Some(200));
+        assert_eq!(dump(), before);
+        assert!(scene.agent.has_no_journal());
+    });
+}
+
+#[test]
+fn a_signal_in_the_baseline_ends_the_drill_before_anything_is_injected() {
+    assert_ends_by(Signal::SIGINT, "baseline");
+    assert_ends_by(Signal::SIGTERM, "baseline");
+}
+
+#[test]
+fn a_signal_in_the_fault_phase_takes_the_fault_away_first() {
+    assert_ends_by(Signal::SIGINT, "fault");
+    assert_ends_by(Signal::SIGTERM, "fault");
+}
+
+#[test]
+fn a_guard_that_trips_ends_the_drill() {
+    in_namespace(|| {
+        let before = dump();
+        let scene = Scene::new("1");
+        let playbook = scene.playbook().phases(1, 300, 1).load("50/s");
+        let playbook = playbook.fault("{http_status: {status: 503, share: 100%}, to: store}").guard("web success ratio < 20% for 2 windows");
+        let result = scene.agent.drill(&playbook.text()).end();
+        assert_eq!(result.ended.code, Some(4), "{result:#?}");
+        assert!(text(&result.json, "/drill/aborted").contains("web success ratio < 20% for 2 windows"), "{result:#?}");
+        assert_eq!(phase(&result.json, "web", "fault")["status"]["200"], Value::Null);
+        assert_eq!(ask(&scene.store.address), Some(200));
+        assert_eq!(dump(), before);
+        assert!(scene.agent.has_no_journal());
+    });
+}
+
+#[test]
+fn a_delay_is_refused_where_the_kernel_has_no_netem_and_accepted_where_it_has() {
+    in_namespace(|| {
+        let before = dump();
+        let scene = Scene::new("1");
+        let playbook = scene.playbook().phases(1, 1, 1).fault("{delay: 50ms, to: store}");
+        let drill = scene.agent.drill(&playbook.text());
+        if capability::try_one(Capability::Netem).works() {
+            let result = drill.end();
+            assert_eq!(text(&result.json, "/faults/0/backend"), "netem");
+        } else {
+            let ended = drill.end_without_result();
+            assert_eq!(ended.code, Some(2), "{ended:#?}");
+            assert!(!ended.stderr.contains("baseline:"), "it began: {ended:#?}");
+            assert!(ended.stderr.contains(&format!("-{}", capability::kernel_release())), "no package for the running kernel: {ended:#?}");
+            assert!(ended.stderr.contains("sch_netem"), "{ended:#?}");
+        }
+        assert_eq!(dump(), before);
+        assert!(scene.agent.has_no_journal());
+    });
+}

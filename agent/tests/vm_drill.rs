@@ -1,0 +1,196 @@
+//! Whole drills with packet faults, on kernels that have netem: `cargo xtask test --only vm_drill` boots them.
+//!
+//! The store is in a namespace of its own, behind a veth pair, as a dependency on another host would be.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod lab;
+mod rig;
+
+use std::path::PathBuf;
+
+use lab::{Peer, dump, in_namespace, run};
+use rig::agent::{Agent, Drill};
+use rig::json::{count, number, phase, text};
+use rig::playbook::Playbook;
+use rig::services::{Load, Service};
+use serde_json::Value;
+
+/// A store on the other side of the pair, and a layer before it on this one.
+struct Scene {
+    peer: Peer,
+    store: Option<Service>,
+    chain: Service,
+    agent: Agent,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let peer = Peer::new();
+        let store = peer.run(|| Service::store(&["--listen", "10.9.0.2:0"]));
+        let chain = Service::chain(1, &store.address, &["--tries", "1", "--timeout", "30s"]);
+        Self { peer, store: Some(store), chain, agent: Agent::new() }
+    }
+
+    fn playbook(&self) -> Playbook {
+        Playbook::new(&self.chain, self.store.as_ref().unwrap())
+    }
+
+    fn load(&self, rate: &str) -> Load {
+        Load::start(&self.chain.address, &["--rate", rate, "--duration", "600s", "--timeout", "30s"])
+    }
+
+    fn stop(mut self) -> Value {
+        let store = self.store.take().unwrap();
+        self.peer.run(move || store.stop())
+    }
+}
+
+/// The interface's own qdiscs: all but the hook that a drill may hang its filter on.
+fn tree() -> Vec<String> {
+    run("tc", &["-d", "qdisc", "show", "dev", "v0"]).lines().filter(|line| !line.contains("clsact")).map(str::to_owned).collect()
+}
+
+/// The drill's own device.
+fn ifb() -> String {
+    let links = run("ip", &["-o", "link", "show", "type", "ifb"]);
+    let names: Vec<&str> = links.lines().filter_map(|line| line.split(": ").nth(1)).collect();
+    assert_eq!(names.len(), 1, "{links}");
+    names[0].to_owned()
+}
+
+/// The counters of netem on a device, as tc shows them: packets sent and dropped.
+fn netem_of(device: &str) -> Option<(u64, u64)> {
+    let shown: Value = serde_json::from_str(&run("tc", &["-s", "-j", "qdisc", "show", "dev", device])).unwrap();
+    let netem = shown.as_array().unwrap().iter().find(|qdisc| qdisc["kind"] == "netem")?;
+    Some((count(netem, "/packets"), count(netem, "/drops")))
+}
+
+/// Starts a drill and returns in its fault phase.
+fn in_fault(scene: &Scene, playbook: &Playbook) -> Drill {
+    let mut drill = scene.agent.drill(&playbook.text());
+    drill.wait_for_phase("fault");
+    drill
+}
+
+#[test]
+fn thirty_percent_loss_drops_on_the_ifb_and_the_senders_retransmissions_are_counted() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        // A tree of somebody's own: it must come through untouched.
+        run("tc", &["qdisc", "add", "dev", "v0", "root", "handle", "1:", "htb", "default", "10"]);
+        run("tc", &["class", "add", "dev", "v0", "parent", "1:", "classid", "1:10", "htb", "rate", "1gbit"]);
+        let (before, tree_before) = (dump(), tree());
+        let load = scene.load("150/s");
+        let playbook = scene.playbook().phases(5, 20, 3).fault("{loss: 30%, to: store}").expect("web success ratio >= 50%");
+        let drill = in_fault(&scene, &playbook);
+        assert_eq!(tree(), tree_before, "the interface's own qdiscs during the fault");
+        assert_eq!(netem_of("v0"), None, "netem on the interface itself");
+        let ifb = ifb();
+        lab::wait_until("netem has had a thousand packets", || netem_of(&ifb).is_some_and(|(sent, dropped)| sent + dropped > 1000));
+        let (sent, dropped) = netem_of(&ifb).unwrap();
+        let result = drill.end();
+        assert_eq!(result.ended.code, Some(0), "{result:#?}");
+        assert_eq!(tree(), tree_before, "the interface's own qdiscs after the fault");
+        assert_eq!(dump(), before);
+        drop(load);
+
+        let json = &result.json;
+        assert_eq!(text(json, "/faults/0/backend"), "netem");
+        let (selected, hit) = (count(json, "/faults/0/packets_selected"), count(json, "/faults/0/packets_hit"));
+        assert!(selected >= sent + dropped && hit >= dropped, "{json:#}");
+        assert_share("in the result", hit, selected);
+        assert_share("by tc", dropped, sent + dropped);
+
+        let retransmits = |name| count(phase(json, "store", name), "/tcp_retransmits");
+        assert_eq!(retransmits("baseline"), 0);
+        // Each lost segment that carried a request is sent again; acknowledgements are not.
+        assert!(retransmits("fault") > hit / 4, "{} of {hit} lost", retransmits("fault"));
+        assert_eq!(count(phase(json, "web", "fault"), "/tcp_retransmits"), 0, "nothing was lost on the way to the client");
+        scene.stop();
+    });
+}
+
+/// 27 to 33% of a thousand packets and more.
+fn assert_share(whose: &str, part: u64, whole: u64) {
+    assert!(whole > 1000, "{whose}: only {whole} packets");
+    assert!(part * 100 >= whole * 27 && part * 100 <= whole * 33, "{whose}: {part} of {whole}");
+}
+
+#[test]
+fn a_delay_of_100_ms_adds_100_ms() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let (before, tree_before) = (dump(), tree());
+        let load = scene.load("50/s");
+        let playbook = scene.playbook().phases(5, 6, 3).fault("{delay: 100ms, to: store}").expect("store success ratio >= 99%");
+        let drill = in_fault(&scene, &playbook);
+        assert_eq!(tree(), tree_before, "the interface's own qdiscs during the fault");
+        let result = drill.end();
+        assert_eq!((tree(), dump()), (tree_before, before));
+        drop(load);
+        let json = &result.json;
+        for edge in ["store", "web"] {
+            let median = |name| number(phase(json, edge, name), "/latency_ms/p50");
+            let added = median("fault") - median("baseline");
+            assert!((added - 100.0).abs() <= 5.0, "{edge}: {added} ms");
+            assert!(median("recovery") - median("baseline") < 5.0, "{edge} after the fault");
+        }
+        assert_eq!(json["faults"][0]["effective"], true);
+        scene.stop();
+    });
+}
+
+/// Takes netem out of the guest's kernel, and its file away, so that nothing can load it again until this is dropped.
+struct WithoutNetem {
+    module: PathBuf,
+}
+
+impl WithoutNetem {
+    fn new() -> Self {
+        let release = run("uname", &["-r"]);
+        let found = run("find", &[&format!("/lib/modules/{}", release.trim()), "-name", "sch_netem.ko"]);
+        let module = PathBuf::from(found.trim());
+        assert!(module.is_file(), "no module in {found:?}");
+        // Namespaces of other tests end a little after them, and netem with them.
+        lab::wait_until("netem is out of use", || std::process::Command::new("rmmod").arg("sch_netem").output().unwrap().status.success());
+        std::fs::rename(&module, Self::elsewhere()).unwrap();
+        Self { module }
+    }
+
+    fn elsewhere() -> PathBuf {
+        PathBuf::from("/tmp/sch_netem.ko")
+    }
+}
+
+impl Drop for WithoutNetem {
+    fn drop(&mut self) {
+        std::fs::rename(Self::elsewhere(), &self.module).unwrap();
+        run("insmod", &[self.module.to_str().unwrap()]);
+    }
+}
+
+#[test]
+fn without_netem_a_delay_changes_nothing_and_loss_falls_back_to_ebpf() {
+    let _without = WithoutNetem::new();
+    in_namespace(|| {
+        let scene = Scene::new();
+        let before = dump();
+        let playbook = scene.playbook().phases(1, 1, 1).fault("{delay: 100ms, to: store}");
+        let ended = scene.agent.drill(&playbook.text()).end_without_result();
+        assert_eq!(ended.code, Some(2), "{ended:#?}");
+        assert!(!ended.stderr.contains("baseline:"), "it began: {ended:#?}");
+        let release = run("uname", &["-r"]);
+        assert!(ended.stderr.contains("sch_netem") && ended.stderr.contains(release.trim()), "{ended:#?}");
+        assert_eq!(dump(), before);
+        assert!(scene.agent.has_no_journal());
+
+        let _load = scene.load("50/s");
+        let playbook = scene.playbook().phases(1, 4, 1).fault("{loss: 30%, to: store}");
+        let result = scene.agent.drill(&playbook.text()).end();
+        assert_eq!(text(&result.json, "/faults/0/backend"), "ebpf-drop", "{result:#?}");
+        assert!(count(&result.json, "/faults/0/packets_hit") > 0);
+        assert!(count(phase(&result.json, "store", "fault"), "/tcp_retransmits") > 0, "{:#}", result.json);
+        assert_eq!(dump(), before);
+    });
+}
