@@ -62,7 +62,7 @@ fn events(probe: &mut Probe) -> Vec<ProbeEvent> {
 }
 
 /// Sends each text on its own, reads exactly what is answered, and has the server do the same from its side.
-fn exchange(address: &str, turns: &[(usize, Vec<u8>)]) -> (TcpStream, TcpStream) {
+fn exchange(address: &str, turns: &[Turn]) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(address).unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (server, _) = listener.accept().unwrap();
@@ -78,19 +78,22 @@ fn exchange(address: &str, turns: &[(usize, Vec<u8>)]) -> (TcpStream, TcpStream)
     (client, server)
 }
 
-fn request(text: &str) -> (usize, Vec<u8>) {
+fn request(text: &str) -> Turn {
     (side::REQUEST, text.as_bytes().to_vec())
 }
 
-fn response(text: &str) -> (usize, Vec<u8>) {
+fn response(text: &str) -> Turn {
     (side::RESPONSE, text.as_bytes().to_vec())
 }
 
 const GET: &str = "GET /x HTTP/1.1\r\nHost: a\r\nUser-Agent: probe-test/1.0 (a header of some length)\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nServer: t\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";
 
+/// What a side sends at once.
+type Turn = (usize, Vec<u8>);
+
 /// Streams with all that HTTP/1.x has to offer, as turns of the two sides.
-fn corpus() -> Vec<(&'static str, Vec<(usize, Vec<u8>)>)> {
+fn corpus() -> Vec<(&'static str, Vec<Turn>)> {
     let body = "GET / HTTP/1.1\r\n\r\n".repeat(3);
     let post = format!("POST /p HTTP/1.1\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let chunked = "PUT /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n12\r\nGET / HTTP/1.1\r\n\r\n\r\n0\r\n\r\n";
@@ -264,6 +267,23 @@ fn connections_that_were_open_before_are_counted_in_their_role() {
         assert_eq!(probe.snapshot().unwrap().health, Health::default());
         let opened = events(&mut probe).iter().filter(|e| matches!(e.kind, ProbeEventKind::Opened { .. })).count();
         assert_eq!(opened, 4);
+    });
+}
+
+#[test]
+fn a_connection_of_unknown_role_is_counted_as_that_and_never_guessed() {
+    in_namespace(|| {
+        // Open before, and in a namespace that the probe does not list.
+        let peer = Peer::new();
+        let (client, server) = peer.run(|| exchange(&format!("127.0.0.1:{PORT}"), &[request(GET), response(OK)]));
+        let mut probe = attach(&both_ends(PORT));
+        let (mut client, mut server) = (&client, &server);
+        for _ in 0..3 {
+            client.write_all(GET.as_bytes()).unwrap();
+            server.read_exact(&mut vec![0; GET.len()]).unwrap();
+        }
+        assert_eq!((count(&mut probe, WEB).requests, count(&mut probe, API).requests), (0, 0));
+        assert_eq!(probe.snapshot().unwrap().health, Health { unknown_role_connections: 2, ..Health::default() });
     });
 }
 

@@ -339,76 +339,115 @@ impl Machine {
     #[inline(always)]
     pub fn step(&mut self, window: &impl Window, at: u32, left: u32) -> (u32, Step) {
         let phase = self.phase();
-        if left >= 16 && phase <= phase::LINE_START {
-            let taken = self.stride(phase, window, at);
+        if phase <= phase::LINE_START {
+            let (taken, step) = self.stride(phase, window, at, left);
             if taken > 0 {
-                return (taken, Step::More);
+                return (taken, step);
             }
         }
         let step = self.byte(window.byte(at));
         (1, step)
     }
 
-    /// The fast path: what can be told from the next sixteen bytes at once. 0 if it has to be looked at byte by byte. Never
+    /// The fast path: what can be told from the next bytes at once. Takes none if they have to be looked at one by one. Never
     /// decides anything that the slow path would decide otherwise.
     #[inline(always)]
-    fn stride(&mut self, phase: u8, window: &impl Window, at: u32) -> u32 {
+    fn stride(&mut self, phase: u8, window: &impl Window, at: u32, left: u32) -> (u32, Step) {
         let word = window.word(at);
         if phase == phase::LINE {
-            return self.in_line(word, window.word(at + 8));
+            return (self.in_line(word, window.word(at + 8), left), Step::More);
         }
         if phase == phase::LINE_START {
-            let first = word as u8 | 0x20;
-            if first == b'c' {
-                let more = window.word(at + 8);
-                if word | LETTERS_8 == letters(b"content-", 0) && (more | letters(b"\x20\x20\x20\x20\x20\x20", 0)) << 8 == letters(b"length:", 0) << 8 {
-                    self.grow(15);
-                    self.begin_value(phase::LENGTH);
-                    return 15;
-                }
-            } else if first == b't' {
-                if word | LETTERS_8 | 0x20 << 56 == letters(b"transfer", 0) {
-                    return 0;
-                }
-            } else if word as u8 == b'\r' || word as u8 == b'\n' {
-                return 0;
-            }
-            self.set_phase(phase::LINE);
-            return self.in_line(word, window.word(at + 8));
+            return self.new_line(word, window.word(at + 8), left);
         }
         if phase == phase::TARGET {
-            // Control bytes need a closer look: they end the line or refuse it.
-            if has_below(word, 0x20) || self.flags & CR != 0 {
-                return 0;
-            }
-            self.at = self.acc as u8;
-            self.acc = word.swap_bytes();
-            self.grow(8);
-            return 8;
+            return self.in_target(word, left);
         }
-        if phase == phase::START {
-            return if self.flags & RESPONSE != 0 { self.status_line(word, window.word(at + 8)) } else { self.get(word) };
+        if phase == phase::START && left >= 16 {
+            let taken = if self.flags & RESPONSE != 0 {
+                self.status_line(word, window.word(at + 8))
+            } else {
+                self.get(word)
+            };
+            return (taken, Step::More);
         }
-        0
+        (0, Step::More)
     }
 
-    /// Sixteen bytes of a line, or as many as it still has.
+    /// Up to sixteen bytes of a line, or as many as it still has.
     #[inline(always)]
-    fn in_line(&mut self, word: u64, more: u64) -> u32 {
+    fn in_line(&mut self, word: u64, more: u64, left: u32) -> u32 {
         let mut before = 0;
         let mut ends = bytes_equal(word, b'\n');
         if ends == 0 {
             before = 8;
             ends = bytes_equal(more, b'\n');
-            if ends == 0 {
-                self.grow(16);
-                return 16;
+        }
+        let taken = if ends == 0 { 16 } else { before + first_marked(ends) + 1 };
+        if taken > left {
+            // What was looked at beyond is not there.
+            self.grow(left as u16);
+            return left;
+        }
+        self.grow(taken as u16);
+        if ends != 0 {
+            self.set_phase(phase::LINE_START);
+        }
+        taken
+    }
+
+    /// The beginning of a header line: the end of the head, one of the two names that matter, or neither.
+    #[inline(always)]
+    fn new_line(&mut self, word: u64, more: u64, left: u32) -> (u32, Step) {
+        let first = word as u8;
+        if first == b'\r' || first == b'\n' {
+            if left >= 2 && word as u16 == u16::from_le_bytes(*b"\r\n") {
+                self.grow(2);
+                return (2, Step::HeadEnd);
+            }
+            return (0, Step::More);
+        }
+        let lower = first | 0x20;
+        if lower == b'c' || lower == b't' {
+            if left < 16 {
+                return (0, Step::More);
+            }
+            if word | CONTENT_CASE == letters(b"content-", 0) && (more | LENGTH_CASE) << 8 == letters(b"length:", 0) << 8 {
+                self.grow(15);
+                self.begin_value(phase::LENGTH);
+                return (15, Step::More);
+            }
+            if word | TRANSFER_CASE == letters(b"transfer", 0) {
+                return (0, Step::More);
             }
         }
-        let taken = before + first_marked(ends) + 1;
-        self.grow(taken as u16);
-        self.set_phase(phase::LINE_START);
-        taken
+        self.set_phase(phase::LINE);
+        (self.in_line(word, more, left), Step::More)
+    }
+
+    /// Eight bytes of a target and version, or its end.
+    #[inline(always)]
+    fn in_target(&mut self, word: u64, left: u32) -> (u32, Step) {
+        if left < 8 || self.flags & CR != 0 {
+            return (0, Step::More);
+        }
+        let controls = bytes_below(word, 0x20);
+        if controls == 0 {
+            self.at = self.acc as u8;
+            self.acc = word.swap_bytes();
+            self.grow(8);
+            return (8, Step::More);
+        }
+        let before = first_marked(controls);
+        if before == 0 || before > 6 || (word >> (8 * (before & 7))) as u16 != u16::from_le_bytes(*b"\r\n") {
+            return (0, Step::More);
+        }
+        // One to six bytes, then CR LF.
+        let bits = 8 * (before & 7);
+        self.at = (self.acc >> ((64 - bits) & 63)) as u8;
+        self.acc = self.acc << bits | word.swap_bytes() >> ((64 - bits) & 63);
+        self.grow(before as u16 + 2);
+        (before + 2, self.target_ends())
     }
 
     /// `GET `, the most frequent beginning.
@@ -529,12 +568,7 @@ impl Machine {
     #[inline(always)]
     fn target(&mut self, b: u8) -> Step {
         if b == b'\n' {
-            let version = self.acc >> 8;
-            let minor = (self.acc as u8).wrapping_sub(b'0');
-            if version != big_endian(b"HTTP/1.") || minor > 9 || self.at != b' ' {
-                return Step::Fail;
-            }
-            return self.headers_follow();
+            return self.target_ends();
         }
         if self.flags & CR != 0 || (b < 0x20 && b != b'\r') {
             return Step::Fail;
@@ -546,6 +580,16 @@ impl Machine {
             self.acc = self.acc << 8 | b as u64;
         }
         Step::More
+    }
+
+    /// The request line has ended: `acc` has its last eight bytes, `at` the one before.
+    #[inline(always)]
+    fn target_ends(&mut self) -> Step {
+        let minor = (self.acc as u8).wrapping_sub(b'0');
+        if self.acc >> 8 != big_endian(b"HTTP/1.") || minor > 9 || self.at != b' ' {
+            return Step::Fail;
+        }
+        self.headers_follow()
     }
 
     #[inline(always)]
@@ -778,8 +822,10 @@ impl Machine {
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TOPS: u64 = 0x8080_8080_8080_8080;
 
-/// Turns `c`, `o`, … into lower case where they are letters in `content-`; the eighth byte is left alone.
-const LETTERS_8: u64 = 0x0020_2020_2020_2020;
+/// Sets bit 5 where there are letters in `content-`, `length:` and `transfer`: lower case.
+const CONTENT_CASE: u64 = 0x0020_2020_2020_2020;
+const LENGTH_CASE: u64 = 0x0000_2020_2020_2020;
+const TRANSFER_CASE: u64 = 0x2020_2020_2020_2020;
 
 /// Marks with 0x80 the bytes that equal `byte`; above the first of them the marks mean nothing.
 #[inline(always)]
@@ -795,17 +841,17 @@ const fn first_marked(marks: u64) -> u32 {
     ((((lowest >> 7).wrapping_sub(1) & ONES).wrapping_mul(ONES)) >> 56) as u32
 }
 
-/// Whether any of the eight bytes is below `limit` (at most 128).
+/// Marks with 0x80 the bytes below `limit` (at most 128); above the first of them the marks mean nothing.
 #[inline(always)]
-const fn has_below(word: u64, limit: u8) -> bool {
-    word.wrapping_sub(ONES * limit as u64) & !word & TOPS != 0
+const fn bytes_below(word: u64, limit: u8) -> u64 {
+    word.wrapping_sub(ONES * limit as u64) & !word & TOPS
 }
 
 /// Bytes that are there to be read.
 pub trait Window {
     /// The byte at `at`.
     fn byte(&self, at: u32) -> u8;
-    /// The eight bytes from `at`, the first lowest.
+    /// The eight bytes from `at`, the first lowest. Those that are not there may be anything.
     fn word(&self, at: u32) -> u64;
 }
 

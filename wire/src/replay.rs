@@ -89,7 +89,7 @@ impl Replay {
                 return runs;
             }
             runs += 1;
-            let mut payload = Slice { bytes, chunk: [0; CHUNK + 8] };
+            let mut payload = Slice { bytes, chunk: [b'\n'; CHUNK + 16] };
             let mut watch =
                 Watch { book, side, observer, counted: [0; 2], foreign: 0 };
             let mut saved = Machine::requests();
@@ -135,7 +135,7 @@ impl Replay {
 
 struct Slice<'a> {
     bytes: &'a [u8],
-    chunk: [u8; CHUNK + 8],
+    chunk: [u8; CHUNK + 16],
 }
 
 impl Window for Slice<'_> {

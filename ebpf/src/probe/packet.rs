@@ -153,7 +153,7 @@ pub struct Bytes {
 #[repr(C)]
 pub struct Chunk {
     token: u64,
-    bytes: [u8; CHUNK + 8],
+    bytes: [u8; CHUNK + 16],
 }
 
 impl Window for Bytes {
