@@ -8,5 +8,6 @@ pub mod abi;
 pub mod http1;
 pub mod flow;
 pub mod conn;
+pub mod read;
 pub mod replay;
 pub mod fault;

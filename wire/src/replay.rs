@@ -5,9 +5,10 @@
 //! Tests and the fuzzer use it, and compare the kernel with it.
 
 use crate::abi::role;
-use crate::conn::{self, Book, CHUNK, Conn, Head, Payload, Piece, Rest, Run, Sink, side};
+use crate::conn::{Book, Conn, Head, side};
 use crate::flow::{AT_MARK, IN_HOLE, Place};
 use crate::http1::{Body, Machine, Window};
+use crate::read::{self, CHUNK, Payload, Piece, Rest, Run, Sink};
 
 /// Told what the recogniser finds.
 pub trait Observer {
@@ -93,18 +94,18 @@ impl Replay {
             let mut watch =
                 Watch { book, side, observer, counted: [0; 2], foreign: 0 };
             let mut saved = Machine::requests();
-            conn::begin(flow);
+            read::begin(flow);
             let mut steps = 0;
             while steps < self.steps && Run::new(flow, &mut saved, seq).step(&mut payload, &mut watch) {
                 steps += 1;
             }
             Run::new(flow, &mut saved, seq).end(&mut payload, &mut watch);
             let (counted, foreign) = (watch.counted, watch.foreign);
-            let (rest, read) = conn::finish(flow, seq, len);
+            let (rest, count) = read::finish(flow, seq, len);
             self.requests += counted[side::REQUEST];
             self.responses += counted[side::RESPONSE];
             self.foreign += foreign;
-            self.bytes[side & 1] += u64::from(read);
+            self.bytes[side & 1] += u64::from(count);
             match rest {
                 Rest::None => return runs,
                 Rest::Again => {}

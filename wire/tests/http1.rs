@@ -1,7 +1,8 @@
 //! The HTTP/1.x recogniser on streams as servers and clients send them.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first thing that is wrong")]
 
-use stormdrill_wire::conn::{Head, Piece, side::*};
+use stormdrill_wire::conn::{Head, side::*};
+use stormdrill_wire::read::Piece;
 use stormdrill_wire::replay::{Observer, Replay};
 
 /// Remembers what was found.

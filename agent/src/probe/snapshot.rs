@@ -44,8 +44,6 @@ pub struct Health {
     pub storage_failed: u64,
     /// Packets whose headers could not be read.
     pub headers_unreadable: u64,
-    /// Segments that came with the end of a handshake and could not be kept.
-    pub handshake_data_lost: u64,
     /// Records that could not be decoded.
     pub records_malformed: u64,
 }
@@ -138,7 +136,6 @@ pub(super) fn read(
         assumed_heads: one(health::ASSUMED_HEADS)?,
         storage_failed: one(health::STORAGE_FAILED)?,
         headers_unreadable: one(health::HEADERS_UNREADABLE)?,
-        handshake_data_lost: one(health::HANDSHAKE_DATA_LOST)?,
         records_malformed,
     };
     Ok(Snapshot { at_ns: clock::monotonic_ns(), health, slots, status, other })

@@ -18,12 +18,16 @@ mod events;
 mod found;
 #[path = "../probe/hook.rs"]
 mod hook;
+#[path = "../probe/job.rs"]
+mod job;
 #[path = "../probe/life.rs"]
 mod life;
 #[path = "../probe/maps.rs"]
 mod maps;
 #[path = "../probe/packet.rs"]
 mod packet;
+#[path = "../probe/watch.rs"]
+mod watch;
 
 use aya_ebpf::{
     macros::{cgroup_skb, sock_ops},

@@ -11,9 +11,10 @@ use aya_ebpf::{
 };
 use stormdrill_wire::{
     abi::{Addresses, EventHeader, health, kind, role},
-    conn::{self, Book, Conn, Head, Piece, Rest, Sink, side},
+    conn::{Book, Conn, Head, side},
     flow::{Flow, Place},
     http1::{Body, Machine},
+    read::{self, Piece, Rest, Run, Sink},
 };
 
 use crate::{
@@ -79,10 +80,10 @@ pub fn keep(skb: *mut __sk_buff, segment: &Segment) {
             early,
             len: segment.len,
         };
-        conn::begin(&mut *flow);
+        read::begin(&mut *flow);
         job.run();
-        let (rest, read) = conn::finish(&mut *flow, segment.seq, segment.len);
-        (*early).read = read;
+        let (rest, count) = read::finish(&mut *flow, segment.seq, segment.len);
+        (*early).read = count;
         if let Rest::Again = rest {
             // What is left is not read again with the socket, so the place is lost.
             count::health(health::SEGMENTS_OVER_BUDGET);
@@ -102,7 +103,7 @@ impl Job {
     fn run(&mut self) {
         #[expect(clippy::never_loop, reason = "the way to leave a sequence early")]
         loop {
-            crate::hook::sixteen_each!(step(self); 1 2 3);
+            crate::job::sixteen_each!(step(self); 1 2 3);
             break;
         }
         end(self);
@@ -113,14 +114,14 @@ impl Job {
 fn step(job: &mut Job) -> bool {
     // SAFETY: `early` is a map value; flow and book are apart.
     let (flow, mut watch) = unsafe { parts(job.early, job.len) };
-    conn::Run::new(flow, &mut job.saved, (unsafe { (*job.early).seq })).step(&mut job.bytes, &mut watch)
+    Run::new(flow, &mut job.saved, unsafe { (*job.early).seq }).step(&mut job.bytes, &mut watch)
 }
 
 #[inline(never)]
 fn end(job: &mut Job) {
     // SAFETY: as above.
     let (flow, mut watch) = unsafe { parts(job.early, job.len) };
-    conn::Run::new(flow, &mut job.saved, (unsafe { (*job.early).seq })).end(&mut job.bytes, &mut watch);
+    Run::new(flow, &mut job.saved, unsafe { (*job.early).seq }).end(&mut job.bytes, &mut watch);
 }
 
 #[inline(always)]

@@ -6,7 +6,8 @@ use aya_ebpf::{
 };
 use stormdrill_wire::{
     abi::{Addresses, EdgeCounters, EventHeader, HEAD_CAPTURE, REQUEST_CAPTURE, RESPONSE_CAPTURE, health, kind},
-    conn::{Book, Piece},
+    conn::Book,
+    read::Piece,
 };
 
 use crate::{count, maps::EVENTS, packet::within};

@@ -8,8 +8,8 @@ use core::arch::asm;
 use aya_ebpf::{bindings::__sk_buff, helpers::generated::bpf_skb_load_bytes};
 use stormdrill_wire::{
     abi::Addresses,
-    conn::{CHUNK, Payload},
     http1::Window,
+    read::{CHUNK, Payload},
 };
 
 pub const FIN: u8 = 1;
