@@ -355,7 +355,7 @@ impl Machine {
     fn stride(&mut self, phase: u8, window: &impl Window, at: u32) -> u32 {
         let word = window.word(at);
         if phase == phase::LINE {
-            return self.in_line(word);
+            return self.in_line(word, window.word(at + 8));
         }
         if phase == phase::LINE_START {
             let first = word as u8 | 0x20;
@@ -374,7 +374,7 @@ impl Machine {
                 return 0;
             }
             self.set_phase(phase::LINE);
-            return self.in_line(word);
+            return self.in_line(word, window.word(at + 8));
         }
         if phase == phase::TARGET {
             // Control bytes need a closer look: they end the line or refuse it.
@@ -392,15 +392,20 @@ impl Machine {
         0
     }
 
-    /// Eight bytes of a line, or as many as it still has.
+    /// Sixteen bytes of a line, or as many as it still has.
     #[inline(always)]
-    fn in_line(&mut self, word: u64) -> u32 {
-        let ends = bytes_equal(word, b'\n');
+    fn in_line(&mut self, word: u64, more: u64) -> u32 {
+        let mut before = 0;
+        let mut ends = bytes_equal(word, b'\n');
         if ends == 0 {
-            self.grow(8);
-            return 8;
+            before = 8;
+            ends = bytes_equal(more, b'\n');
+            if ends == 0 {
+                self.grow(16);
+                return 16;
+            }
         }
-        let taken = first_marked(ends) + 1;
+        let taken = before + first_marked(ends) + 1;
         self.grow(taken as u16);
         self.set_phase(phase::LINE_START);
         taken

@@ -2,13 +2,13 @@
 
 use stormdrill_wire::abi::{Addresses, EdgeRule, MAX_NAMED_EDGES, OTHER_DOWNSTREAM, OTHER_INGRESS, role};
 
-use crate::maps::{RULES, SETTINGS};
+use crate::maps::RULES;
 
 /// The edge of a connection in this role: that of the first rule that matches, or the role's collective one.
 #[inline(always)]
 pub fn edge(role: u8, addresses: &Addresses) -> u8 {
     let other = if role == role::INGRESS { OTHER_INGRESS } else { OTHER_DOWNSTREAM };
-    let (Some(rules), Some(settings)) = (RULES.get(0), SETTINGS.get(0)) else {
+    let Some(rules) = RULES.get(0) else {
         return other;
     };
     let (address, port) = if role == role::INGRESS {
@@ -16,16 +16,16 @@ pub fn edge(role: u8, addresses: &Addresses) -> u8 {
     } else {
         (&addresses.remote, addresses.remote_port)
     };
+    let mapped = address[0] | address[1] == 0 && address[2] == 0xffff_u32.to_be();
+    let mapped = if mapped { EdgeRule::NOT_MAPPED } else { 0 };
     let mut at = 0;
     while at < MAX_NAMED_EDGES {
-        if at as u32 >= settings.rules {
-            break;
-        }
         let rule = &rules.rules[at];
-        if rule.role == role && matches(rule, address, port) {
+        at += 1;
+        // Rules that are not in use have role 0, and so differ.
+        if mismatch(rule, role, address, port, mapped) == 0 {
             return if (rule.edge as usize) < MAX_NAMED_EDGES { rule.edge } else { other };
         }
-        at += 1;
     }
     other
 }
@@ -37,15 +37,15 @@ pub fn may_be_named(addresses: &Addresses) -> bool {
         || (edge(role::DOWNSTREAM, addresses) as usize) < MAX_NAMED_EDGES
 }
 
+/// 0 if the rule matches. By arithmetic and with one comparison at the end, for the sake of the verifier: it would follow
+/// both ways of each comparison, for each rule.
 #[inline(always)]
-fn matches(rule: &EdgeRule, address: &[u32; 4], port: u16) -> bool {
-    if port < rule.port_first || port > rule.port_last {
-        return false;
-    }
+fn mismatch(rule: &EdgeRule, role: u8, address: &[u32; 4], port: u16, mapped: u8) -> u64 {
+    let below = (port as i64 - rule.port_first as i64) >> 63;
+    let above = (rule.port_last as i64 - port as i64) >> 63;
     let differs = (address[0] ^ rule.address[0]) & rule.mask[0]
         | (address[1] ^ rule.address[1]) & rule.mask[1]
         | (address[2] ^ rule.address[2]) & rule.mask[2]
         | (address[3] ^ rule.address[3]) & rule.mask[3];
-    let mapped = address[0] | address[1] == 0 && address[2] == 0xffff_u32.to_be();
-    differs == 0 && !(mapped && rule.flags & EdgeRule::NOT_MAPPED != 0)
+    (below | above) as u64 | differs as u64 | (rule.role ^ role) as u64 | (mapped & rule.flags) as u64
 }

@@ -1,7 +1,5 @@
 //! Records for user space. Nothing here wakes the reader: it drains on a timer, since a wake-up costs more than a record.
 
-use core::arch::asm;
-
 use aya_ebpf::{
     bindings::{__sk_buff, BPF_RB_NO_WAKEUP},
     helpers::{bpf_ktime_get_ns, generated::bpf_skb_load_bytes},
@@ -11,7 +9,7 @@ use stormdrill_wire::{
     conn::{Book, Piece},
 };
 
-use crate::{count, maps::EVENTS};
+use crate::{count, maps::EVENTS, packet::within};
 
 /// A record with data.
 #[repr(C)]
@@ -65,7 +63,7 @@ impl Sender {
     }
 
     #[inline(always)]
-    fn lost(&self) {
+    pub fn lost(&self) {
         // SAFETY: `counters` points into the counters map.
         count::add(unsafe { &raw mut (*self.counters).events_lost }, 1);
         count::health(health::EVENTS_LOST);
@@ -126,16 +124,11 @@ impl Sender {
             return false;
         };
         let at = record.as_mut_ptr();
-        // SAFETY: the reservation has room for the header and N bytes; `len` is checked against N.
+        // SAFETY: the reservation has room for the header and N bytes, and no more are asked for.
         unsafe {
             self.header(&raw mut (*at).header, book, subject, offset, len as u16);
-            // As in `Bytes::load`: what the compiler knows of the length the verifier wants to be shown.
-            let mut bound = len as u64;
-            asm!("{0} = {0}", inout(reg) bound, options(nomem, nostack, preserves_flags));
-            if bound > 0
-                && bound <= N as u64
-                && bpf_skb_load_bytes(skb.cast(), from, (&raw mut (*at).data).cast(), bound as u32) != 0
-            {
+            let to = (&raw mut (*at).data).cast();
+            if len > 0 && bpf_skb_load_bytes(skb.cast(), from, to, within::<N>(len)) != 0 {
                 (*at).header.len = 0;
                 (*at).header.flags |= EventHeader::TRUNCATED;
             }

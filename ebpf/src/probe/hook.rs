@@ -15,9 +15,9 @@ use stormdrill_wire::{
 };
 
 use crate::{
-    conns, count,
+    conns, count, early,
     events::{Sender, Subject},
-    found,
+    found::{self, Adoption},
     maps::CHUNKS,
     packet::{self, Bytes, Packet, Segment},
 };
@@ -27,6 +27,7 @@ const PASS: i32 = 1;
 /// Places in the program arrays.
 const MAIN: u32 = 0;
 const ADOPT: u32 = 1;
+const EARLY: u32 = 2;
 
 /// What a hook needs to know of a packet before it looks at the connection.
 struct Arrival {
@@ -60,11 +61,25 @@ pub fn see(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray) -> i32 
 /// Gives a connection without state one if it can, and then has its packet looked at.
 #[inline(always)]
 pub fn adopt(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray) -> i32 {
-    if let Some(arrival) = arrival(ctx)
-        && found::adopt(arrival.skb, arrival.sk, &arrival.segment, incoming, arrival.epoch, arrival.flags)
-    {
+    if let Some(arrival) = arrival(ctx) {
+        let next = match found::adopt(arrival.skb, arrival.sk, &arrival.segment, incoming, arrival.epoch, arrival.flags) {
+            Adoption::Done => MAIN,
+            Adoption::Listener => EARLY,
+            Adoption::None => return PASS,
+        };
         // SAFETY: the array holds programs of this type only.
-        unsafe { programs.tail_call(ctx, MAIN) };
+        unsafe { programs.tail_call(ctx, next) };
+    }
+    PASS
+}
+
+/// Reads a segment that reached a listener.
+#[inline(always)]
+pub fn early(ctx: &SkBuffContext) -> i32 {
+    if let Some(arrival) = arrival(ctx)
+        && arrival.segment.len > 0
+    {
+        early::keep(arrival.skb, &arrival.segment);
     }
     PASS
 }
@@ -179,17 +194,19 @@ struct Job {
 /// is a place of its own, and is gone through once.
 macro_rules! sixteen_each {
     ($step:expr; $($_token:tt)*) => {
-        $(sixteen_each!(@ $_token $step $step $step $step $step $step $step $step $step $step $step $step $step $step $step $step);)*
+        $($crate::hook::sixteen_each!(@ $_token $step $step $step $step $step $step $step $step $step $step $step $step $step $step $step $step);)*
     };
     (@ $_token:tt $($step:expr)*) => { $(if !$step { break; })* };
 }
+
+pub(crate) use sixteen_each;
 
 impl Job {
     #[inline(always)]
     fn run(&mut self) {
         #[expect(clippy::never_loop, reason = "the way to leave a sequence early")]
         loop {
-            sixteen_each!(step(self); 1 2 3 4);
+            sixteen_each!(step(self); 1 2 3);
             break;
         }
         end(self);

@@ -179,18 +179,11 @@ impl Window for Bytes {
 impl Payload for Bytes {
     #[inline(always)]
     fn load(&mut self, offset: u32, len: u32) -> bool {
-        // The compiler knows the bounds and would leave out the check; the verifier wants to see it next to the call. So the
-        // compiler is made to forget.
-        let mut len = len as u64;
-        // SAFETY: a move onto itself. (Without any instruction, two lines share an offset, which the kernel refuses.)
-        unsafe { asm!("{0} = {0}", inout(reg) len, options(nomem, nostack, preserves_flags)) };
-        if len == 0 || len > CHUNK as u64 {
-            return false;
-        }
-        // SAFETY: `chunk` has CHUNK bytes and `len` is no more.
+        // SAFETY: `chunk` has CHUNK bytes, and no more are asked for.
         unsafe {
             core::ptr::write_volatile(&raw mut (*self.chunk).token, self.token);
-            bpf_skb_load_bytes(self.skb.cast(), self.payload + offset, (&raw mut (*self.chunk).bytes).cast(), len as u32) == 0
+            let to = (&raw mut (*self.chunk).bytes).cast();
+            bpf_skb_load_bytes(self.skb.cast(), self.payload + offset, to, within::<CHUNK>(len)) == 0
         }
     }
 
@@ -199,4 +192,14 @@ impl Payload for Bytes {
         // SAFETY: a map value.
         unsafe { core::ptr::read_volatile(&raw const (*self.chunk).token) == self.token }
     }
+}
+
+/// `len`, which is 1 to `N`, a power of two: masked, so that the verifier sees the bounds too. The compiler, which knows
+/// them, is made to forget, or it would leave the mask out.
+#[inline(always)]
+pub fn within<const N: usize>(len: u32) -> u32 {
+    let mut less_one = (len as u64).wrapping_sub(1);
+    // SAFETY: a move onto itself. (Without any instruction, two lines share an offset, which the kernel refuses.)
+    unsafe { asm!("{0} = {0}", inout(reg) less_one, options(nomem, nostack, preserves_flags)) };
+    (less_one & (N as u64 - 1)) as u32 + 1
 }
