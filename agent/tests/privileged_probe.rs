@@ -139,10 +139,7 @@ fn corpus() -> Vec<(&'static str, Vec<Turn>)> {
         ),
         ("absolute", vec![request("GET http://a/b HTTP/1.1\r\n\r\n"), response(OK), request("OPTIONS * HTTP/1.1\r\n\r\n")]),
         ("binary", vec![(side::REQUEST, vec![0x16, 3, 1, 0, 5, 1, 2, 3, 4, 5]), request(GET), response(OK)]),
-        (
-            "a large head",
-            vec![request(&format!("GET / HTTP/1.1\r\nCookie: {}\r\n\r\n", "c".repeat(20_000))), response(OK), request(GET)],
-        ),
+        ("a large head", vec![request(&format!("GET / HTTP/1.1\r\nCookie: {}\r\n\r\n", "c".repeat(20_000))), response(OK), request(GET)]),
         (
             "a large body",
             vec![
@@ -365,9 +362,8 @@ fn data_that_completes_the_handshake_is_counted_once() {
         // With this option the kernel drops the bare third packet and waits for data: the listener's hook gets the data.
         let seconds: libc::c_int = 30;
         // SAFETY: an option of an open socket, read from an integer of the length that is given.
-        let set = unsafe {
-            libc::setsockopt(listener.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, (&raw const seconds).cast(), 4)
-        };
+        let set =
+            unsafe { libc::setsockopt(listener.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, (&raw const seconds).cast(), 4) };
         assert_eq!(set, 0);
         for _ in 0..10 {
             let mut client = TcpStream::connect(format!("127.0.0.1:{PORT}")).unwrap();
@@ -445,7 +441,9 @@ impl Chain {
     fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let temp = dir.path().display();
-        let temp = format!("client_body_temp_path {temp}; proxy_temp_path {temp}; fastcgi_temp_path {temp}; uwsgi_temp_path {temp}; scgi_temp_path {temp};");
+        let temp = format!(
+            "client_body_temp_path {temp}; proxy_temp_path {temp}; fastcgi_temp_path {temp}; uwsgi_temp_path {temp}; scgi_temp_path {temp};"
+        );
         let start = |name: &str, address: &str, http: &str| {
             let config = format!(
                 "daemon off; master_process off; pid {0}/{name}.pid; error_log stderr warn; events {{ worker_connections 256; }}

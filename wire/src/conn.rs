@@ -1,5 +1,8 @@
 //! One connection as the kernel keeps it in the socket's storage.
-#![allow(clippy::cast_possible_truncation, reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic"
+)]
 //!
 //! The hooks of the two directions may run at the same time on two CPUs, so every field has one writer: the request
 //! side, the response side, the ingress hook, the egress hook, or `sock_ops` (which holds the socket).
@@ -64,19 +67,13 @@ impl Conn {
     #[must_use]
     pub const fn fresh(role: u8, next_in: u32, next_out: u32) -> Self {
         let (requests, responses) = if role == role::INGRESS { (next_in, next_out) } else { (next_out, next_in) };
-        Self {
-            flows: [Flow::new(Machine::requests(), requests), Flow::new(Machine::responses(), responses)],
-            book: Book::new(role),
-        }
+        Self { flows: [Flow::new(Machine::requests(), requests), Flow::new(Machine::responses(), responses)], book: Book::new(role) }
     }
 
     /// A connection that was open before. Each direction begins with its next segment.
     #[must_use]
     pub const fn found(role: u8) -> Self {
-        Self {
-            flows: [Flow::joined_late(Machine::requests()), Flow::joined_late(Machine::responses())],
-            book: Book::new(role),
-        }
+        Self { flows: [Flow::joined_late(Machine::requests()), Flow::joined_late(Machine::responses())], book: Book::new(role) }
     }
 }
 

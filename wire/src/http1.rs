@@ -1,5 +1,8 @@
 //! The HTTP/1.x recogniser: a resumable machine over one direction of one connection.
-#![allow(clippy::cast_possible_truncation, reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic"
+)]
 //!
 //! It looks at the bytes through a [`Window`], one at a time or eight at once where a line holds nothing of interest. The
 //! same code runs in the kernel, in unit tests and in the fuzzer. It neither allocates nor panics, and its 16 bytes of
@@ -8,10 +11,10 @@
 //! The phase is read and written as volatile memory. Without that the compiler keeps it in a register across bytes, the
 //! verifier follows every value that it may have had, and the program is refused for its size.
 
-mod words;
-mod head;
 mod chunks;
+mod head;
 mod stride;
+mod words;
 
 /// What the machine is in the middle of. Ordered: everything from `Body` on passes bytes without looking at them.
 pub mod phase {
@@ -308,7 +311,11 @@ impl Machine {
                 phase::CHUNK_SIZE
             }
             Body::AsDeclared if declared & HAS_LENGTH != 0 => {
-                if self.acc == 0 { phase::START } else { phase::BODY }
+                if self.acc == 0 {
+                    phase::START
+                } else {
+                    phase::BODY
+                }
             }
             Body::AsDeclared if declared & RESPONSE != 0 => phase::UNTIL_CLOSE,
             Body::AsDeclared => phase::START,
@@ -341,7 +348,6 @@ impl Machine {
         let phase = self.phase();
         if phase <= phase::ENCODING { self.head_byte(phase, b) } else { self.body_byte(phase, b) }
     }
-
 }
 
 /// Bytes that are there to be read.

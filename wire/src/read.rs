@@ -74,13 +74,7 @@ impl<'a> Run<'a> {
     #[inline(always)]
     pub fn new(flow: &'a mut Flow, saved: &'a mut Machine, seq: u32) -> Self {
         let which = get(&flow.stretch.which) as usize & 1;
-        Self {
-            machine: &mut flow.machines[which],
-            mark: &mut flow.marks[which],
-            stretch: &mut flow.stretch,
-            saved,
-            seq,
-        }
+        Self { machine: &mut flow.machines[which], mark: &mut flow.marks[which], stretch: &mut flow.stretch, saved, seq }
     }
 
     /// Bytes from the mark to the end.
@@ -238,7 +232,9 @@ pub fn finish(flow: &mut Flow, seq: u32, len: u32) -> (Rest, u32) {
     let which = get(&flow.stretch.which) as usize & 1;
     let end = get(&flow.marks[which]);
     let read = end.wrapping_sub(get(&flow.stretch.start));
-    if which == IN_HOLE && let Merge::HeadAssumed = flow.merge() {
+    if which == IN_HOLE
+        && let Merge::HeadAssumed = flow.merge()
+    {
         return (Rest::HeadAssumed, read);
     }
     (if end == seq.wrapping_add(len) { Rest::None } else { Rest::Again }, read)

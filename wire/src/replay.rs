@@ -1,5 +1,8 @@
 //! The recogniser on the host: one connection, fed segment by segment as the kernel's hooks would see them.
-#![allow(clippy::cast_possible_truncation, reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic"
+)]
 //!
 //! It runs the very code of the kernel programs, with the kernel's limits left out (steps of a run) or set by the caller.
 //! Tests and the fuzzer use it, and compare the kernel with it.
@@ -91,8 +94,7 @@ impl Replay {
             }
             runs += 1;
             let mut payload = Slice { bytes, chunk: [b'\n'; CHUNK + 16] };
-            let mut watch =
-                Watch { book, side, observer, counted: [0; 2], foreign: 0 };
+            let mut watch = Watch { book, side, observer, counted: [0; 2], foreign: 0 };
             let mut saved = Machine::requests();
             read::begin(flow);
             let mut steps = 0;

@@ -19,10 +19,8 @@ use super::{Attached, Probe, ProbeConfig, ProbeError, rules, sockets};
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probe.o"));
 
 /// The programs of each direction, by their place in its array, as they call each other.
-const CHAINS: [(&str, &[&str]); 2] = [
-    ("INGRESS_PROGRAMS", &["probe_ingress", "adopt_ingress", "early_ingress"]),
-    ("EGRESS_PROGRAMS", &["probe_egress", "adopt_egress"]),
-];
+const CHAINS: [(&str, &[&str]); 2] =
+    [("INGRESS_PROGRAMS", &["probe_ingress", "adopt_ingress", "early_ingress"]), ("EGRESS_PROGRAMS", &["probe_egress", "adopt_egress"])];
 
 /// The links that keep the programs in place; each is closed with its descriptor.
 pub(super) struct Links {
@@ -44,9 +42,7 @@ fn is_live(link: &FdLink) -> bool {
     let Ok(descriptors) = std::fs::read_dir("/proc/self/fdinfo") else { return false };
     descriptors.flatten().any(|entry| {
         let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
-        let value = |key: &str| {
-            text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse::<u64>().ok())
-        };
+        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse::<u64>().ok());
         value("link_id") == Some(u64::from(info.id())) && value("cgroup_id").is_some_and(|id| id != 0)
     })
 }

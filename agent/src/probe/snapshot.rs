@@ -6,9 +6,7 @@ use aya::maps::{MapData, PerCpuArray, PerCpuValues};
 use stormdrill_core::edge::EdgeId;
 use stormdrill_core::event::Epoch;
 use stormdrill_core::window::EdgeCounts;
-use stormdrill_wire::abi::{
-    EDGE_SLOTS, EPOCH_SLOTS, EdgeCounters, FIRST_STATUS, OTHER_DOWNSTREAM, OTHER_INGRESS, health,
-};
+use stormdrill_wire::abi::{EDGE_SLOTS, EPOCH_SLOTS, EdgeCounters, FIRST_STATUS, OTHER_DOWNSTREAM, OTHER_INGRESS, health};
 
 use super::ProbeError;
 use crate::clock;
@@ -141,11 +139,7 @@ pub(super) fn read(
     Ok(Snapshot { at_ns: clock::monotonic_ns(), health, slots, status, other })
 }
 
-fn edge_values(
-    counters: &PerCpuArray<MapData, EdgeCounters>,
-    slot: u32,
-    edge: u32,
-) -> Result<PerCpuValues<EdgeCounters>, ProbeError> {
+fn edge_values(counters: &PerCpuArray<MapData, EdgeCounters>, slot: u32, edge: u32) -> Result<PerCpuValues<EdgeCounters>, ProbeError> {
     counters.get(&(slot * EDGE_SLOTS + edge), 0).map_err(|source| ProbeError::Map { map: "COUNTERS", source })
 }
 

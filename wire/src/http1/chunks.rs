@@ -8,7 +8,11 @@ impl Machine {
         match phase {
             phase::CHUNK_SIZE => self.chunk_size(b),
             phase::CHUNK_EXTENSION => {
-                if b == b'\n' { self.chunk_follows() } else { Step::More }
+                if b == b'\n' {
+                    self.chunk_follows()
+                } else {
+                    Step::More
+                }
             }
             phase::CHUNK_END => {
                 if b == b'\n' {

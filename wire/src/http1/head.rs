@@ -1,5 +1,8 @@
 //! Heads, byte by byte: the slow path, which decides everything.
-#![allow(clippy::cast_possible_truncation, reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic"
+)]
 
 use super::words::{big_endian, letters};
 use super::{CHUNKED, CONNECT, CR, HAS_LENGTH, HEAD, KNOWN, Machine, RESPONSE, Step, TENTATIVE, phase};

@@ -1,5 +1,8 @@
 //! The fast path: whole words of a line, where the slow path would find nothing of interest in them.
-#![allow(clippy::cast_possible_truncation, reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic"
+)]
 
 use super::words::{bytes_below, bytes_equal, first_marked, letters};
 use super::{CR, Machine, RESPONSE, Step, Window, phase};
@@ -25,11 +28,7 @@ impl Machine {
             return self.in_target(word, left);
         }
         if phase == phase::START && left >= 16 {
-            let taken = if self.flags & RESPONSE != 0 {
-                self.status_line(word, window.word(at + 8))
-            } else {
-                self.get(word)
-            };
+            let taken = if self.flags & RESPONSE != 0 { self.status_line(word, window.word(at + 8)) } else { self.get(word) };
             return (taken, Step::More);
         }
         (0, Step::More)

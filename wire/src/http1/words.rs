@@ -1,5 +1,8 @@
 //! Eight bytes at a time: text as words, and the search for bytes in them.
-#![allow(clippy::cast_possible_truncation, reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic"
+)]
 
 pub(super) const fn big_endian(text: &[u8]) -> u64 {
     let mut word = 0;
