@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use stormdrill_core::fault::FaultOutcome;
+use stormdrill_core::fault::{FaultCounts, FaultOutcome};
 use stormdrill_core::judge::guard::GuardState;
 use stormdrill_core::machine::{Effect, End, Event, Machine};
 use stormdrill_core::playbook::Playbook;
@@ -45,6 +45,8 @@ pub trait Progress {
     fn window(&mut self, window: &Window);
     /// Something that the user should read at once.
     fn note(&mut self, text: &str);
+    /// What the kernel counted for the faults in place; told each time that their leases are renewed.
+    fn faults(&mut self, _counts: &[(&'static str, FaultCounts)]) {}
 }
 
 /// What a drill left behind: all that a verdict is made from.
@@ -143,6 +145,7 @@ impl Driver<'_> {
                 let reason = format!("the fault's lease could not be renewed: {error}");
                 self.handle(Event::Abort { reason, now_ns }).await?;
             }
+            self.progress.faults(&self.faults.counts());
         }
         self.session.poll()?;
         for window in self.session.finalised() {

@@ -1,6 +1,6 @@
 //! The faults of one drill, from prepared to gone.
 
-use stormdrill_core::fault::FaultOutcome;
+use stormdrill_core::fault::{FaultCounts, FaultOutcome};
 
 use crate::clock;
 use crate::fault::plane::{Applied, FaultError, Prepared};
@@ -39,6 +39,17 @@ impl Faults {
     /// When one cannot be renewed; it then ends by itself.
     pub(super) fn renew(&mut self) -> Result<(), FaultError> {
         self.applied.iter_mut().try_for_each(Applied::renew)
+    }
+
+    /// What the kernel counted so far for those in place, by the fault's kind. Counters that cannot be read are left out: they are for show
+    /// here, and their totals are read again at the removal.
+    pub(super) fn counts(&mut self) -> Vec<(&'static str, FaultCounts)> {
+        let mut all = Vec::new();
+        for applied in &mut self.applied {
+            let kinds: Vec<&'static str> = applied.specs().iter().map(|spec| spec.kind.as_str()).collect();
+            all.extend(kinds.into_iter().zip(applied.counts().unwrap_or_default()));
+        }
+        all
     }
 
     /// Removes all of them, those after a failure too; gives the instant at which the last one was gone.
