@@ -38,7 +38,7 @@ pub enum DrillError {
     #[error("look for what a killed drill left")]
     Leftovers(#[source] CleanError),
     #[error("a killed drill's fault is still there; `stormdrill clean` has to succeed first")]
-    Stuck(#[source] CleanProblem),
+    Stuck(#[source] Box<CleanProblem>),
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]
@@ -98,7 +98,7 @@ pub fn leave_no_leftovers(state_dir: &Path, note: &mut dyn FnMut(&str)) -> Resul
     for problem in report.problems {
         match problem {
             CleanProblem::Elsewhere { .. } => note(&format!("left alone: {problem}")),
-            problem => return Err(DrillError::Stuck(problem)),
+            problem => return Err(DrillError::Stuck(Box::new(problem))),
         }
     }
     Ok(())
