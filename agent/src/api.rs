@@ -90,7 +90,9 @@ pub fn router(app: App) -> Router {
         router = router.route(operation.path, operation.route);
     }
     router
-        .method_not_allowed_fallback(|| async { problem::Problem::new(Kind::MethodNotAllowed, "see /openapi.json for what can be done here") })
+        .method_not_allowed_fallback(|| async {
+            problem::Problem::new(Kind::MethodNotAllowed, "see /openapi.json for what can be done here")
+        })
         .fallback(|| async { problem::Problem::new(Kind::NotFound, "see /openapi.json for what there is") })
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
         .with_state(app)

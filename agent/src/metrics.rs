@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use prometheus::{CounterVec, Encoder as _, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{
+    CounterVec, Encoder as _, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
+};
 use stormdrill_core::edge::{EdgeSpec, OTHER, Protocol, Role};
 use stormdrill_core::event::ConnectFailure;
 use stormdrill_core::fault::FaultCounts;

@@ -26,7 +26,13 @@ pub(super) fn operations() -> Vec<Operation> {
         route,
     };
     vec![
-        probe("/healthz", "health", "Whether the daemon answers; needs no token", &[], get(|| async { typed(StatusCode::OK, TEXT, "ok\n".to_owned()) })),
+        probe(
+            "/healthz",
+            "health",
+            "Whether the daemon answers; needs no token",
+            &[],
+            get(|| async { typed(StatusCode::OK, TEXT, "ok\n".to_owned()) }),
+        ),
         probe("/readyz", "ready", "Whether everything that the daemon should do works", &[Kind::Unavailable], get(ready)),
         probe("/metrics", "metrics", "The metrics, for Prometheus", &[Kind::Internal], get(metrics)),
         Operation {

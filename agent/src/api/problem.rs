@@ -93,7 +93,7 @@ impl Kind {
 
 /// One problem.
 #[derive(Debug)]
-pub struct Problem {
+pub(super) struct Problem {
     kind: Kind,
     detail: String,
     more: Map<String, Value>,

@@ -16,8 +16,8 @@ use super::log::EventLog;
 use super::overlap::overlap;
 use super::progress::Live;
 use super::store::{Record, Request, State, Store, StoreError};
-use crate::driver::Progress;
 use crate::drill::{self, Carried, DrillError};
+use crate::driver::Progress;
 use crate::metrics::Metrics;
 use crate::report::log::chain;
 use crate::{clock, host};
@@ -242,11 +242,11 @@ impl Drills {
     /// The drill's thread, from begin to end.
     fn carry(&self, playbook: &Playbook, mut record: Record, log: &Arc<EventLog>, live: Arc<Live>, abort: mpsc::Receiver<String>) {
         tracing::info!(drill = record.id, playbook = record.playbook, "drill started");
-        let mut progress = super::progress::Reporter::new(&record.id, playbook, &self.observed, Arc::clone(log), live, Arc::clone(&self.metrics));
+        let mut progress =
+            super::progress::Reporter::new(&record.id, playbook, &self.observed, Arc::clone(log), live, Arc::clone(&self.metrics));
         // A panic must not leave a drill that runs for ever in the books; its faults end with the lease.
-        let carried = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            self.carry.carry_out(playbook, &record.id, abort, &mut progress)
-        }));
+        let carried =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.carry.carry_out(playbook, &record.id, abort, &mut progress)));
         let lost_before = progress.events_lost();
         drop(progress);
         let (state, verdict, reason) = match carried {
@@ -261,7 +261,9 @@ impl Drills {
                 }
             }
             Ok(Err(error)) => (State::Failed, None, Some(chain(&error))),
-            Err(_) => (State::Failed, None, Some("the drill's thread panicked; the kernel ends its faults within three seconds".to_owned())),
+            Err(_) => {
+                (State::Failed, None, Some("the drill's thread panicked; the kernel ends its faults within three seconds".to_owned()))
+            }
         };
         record.state = state;
         record.ended_at = Some(clock::wall_rfc3339());
@@ -353,7 +355,8 @@ impl Drills {
             inner.entries.iter().filter(|entry| entry.running.is_some()).map(|entry| entry.record.id.clone()).collect()
         };
         for id in &running {
-            let sender = self.inner().entries.iter().find(|entry| entry.record.id == *id).and_then(|e| Some(e.running.as_ref()?.abort.clone()));
+            let sender =
+                self.inner().entries.iter().find(|entry| entry.record.id == *id).and_then(|e| Some(e.running.as_ref()?.abort.clone()));
             if let Some(sender) = sender {
                 let _ = sender.try_send("the daemon is stopping".to_owned());
             }

@@ -65,7 +65,8 @@ impl Observing {
     /// When the probe cannot be attached.
     pub fn start(observe: &Observe, journal_dir: PathBuf, metrics: Arc<Metrics>) -> Result<Self, ObserveError> {
         let cgroup = host::scope(&observe.scope, &journal_dir)?;
-        let probe = Probe::attach(&ProbeConfig { cgroup, edges: &observe.edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
+        let probe =
+            Probe::attach(&ProbeConfig { cgroup, edges: &observe.edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
         let session = Session::new(probe, &observe.edges, TrackConfig::default());
         let (stop, is_alive, latest) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)), Arc::new(Latest::default()));
         let observer = Observer {
@@ -172,10 +173,8 @@ impl Observer {
             self.metrics.answers(label, &more.collect());
             *before = now;
         }
-        for (role, now, before) in [
-            (Role::Ingress, snapshot.other_ingress(), &mut self.other[0]),
-            (Role::Downstream, snapshot.other_downstream(), &mut self.other[1]),
-        ] {
+        let others = [(Role::Ingress, snapshot.other_ingress()), (Role::Downstream, snapshot.other_downstream())];
+        for ((role, now), before) in others.into_iter().zip(&mut self.other) {
             self.metrics.count(&Metrics::other(role), &now.since(before));
             *before = *now;
         }

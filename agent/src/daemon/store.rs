@@ -92,9 +92,11 @@ impl Store {
 
     fn write(&self, path: &Path, text: &str) -> Result<(), StoreError> {
         let part = path.with_extension("part");
-        fs::write(&part, text)
-            .and_then(|()| fs::rename(&part, path))
-            .map_err(|source| StoreError::File { operation: "write", path: path.to_owned(), source })
+        fs::write(&part, text).and_then(|()| fs::rename(&part, path)).map_err(|source| StoreError::File {
+            operation: "write",
+            path: path.to_owned(),
+            source,
+        })
     }
 
     /// Keeps a record; replaces the one of the same id.
