@@ -37,7 +37,7 @@ pub struct Reporter {
     log: Arc<EventLog>,
     live: Arc<Live>,
     metrics: Arc<Metrics>,
-    faults: BTreeMap<(usize, &'static str), FaultCounts>,
+    faults: BTreeMap<&'static str, FaultCounts>,
     lost: u64,
 }
 
@@ -92,9 +92,9 @@ impl Progress for Reporter {
         self.log.push("note", serde_json::json!({ "text": text }).to_string());
     }
 
-    fn faults(&mut self, counts: &[(&'static str, FaultCounts)]) {
-        for (index, (kind, now)) in counts.iter().enumerate() {
-            let before = self.faults.insert((index, kind), *now).unwrap_or_default();
+    fn faults(&mut self, counts: &BTreeMap<&'static str, FaultCounts>) {
+        for (kind, now) in counts {
+            let before = self.faults.insert(kind, *now).unwrap_or_default();
             let more = FaultCounts { selected: grown(now.selected, before.selected), hit: grown(now.hit, before.hit) };
             self.metrics.fault(kind, more);
         }
