@@ -21,6 +21,7 @@ mod sockets;
 
 pub use error::ProbeError;
 pub use snapshot::{Health, Snapshot};
+pub use sockets::{Connection, connections};
 
 /// What to observe.
 #[derive(Debug, Clone)]

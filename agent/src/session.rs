@@ -14,7 +14,7 @@ use stormdrill_core::track::{TrackConfig, Tracker};
 use stormdrill_core::window::{EdgeCounts, KernelWindow, PhaseName, Window};
 
 use crate::clock;
-use crate::probe::{Probe, ProbeError, Snapshot};
+use crate::probe::{Attached, Probe, ProbeError, Snapshot};
 
 /// How long after an epoch ended its counts are read: far longer than any hook runs.
 const SETTLE_NS: u64 = 20_000_000;
@@ -170,6 +170,12 @@ impl Session {
     /// When they cannot be read.
     pub fn snapshot(&mut self) -> Result<Snapshot, ProbeError> {
         self.probe.snapshot()
+    }
+
+    /// The state of the hooks.
+    #[must_use]
+    pub fn attached(&self) -> Attached {
+        self.probe.attached()
     }
 
     /// How many edges are observed.
