@@ -13,6 +13,7 @@ use stormdrill_core::result::DrillResult;
 use stormdrill_core::track::TrackConfig;
 use thiserror::Error;
 
+use super::report::Format;
 use super::{host, output};
 use crate::clock;
 use crate::diagnostic::{self, Style};
@@ -24,7 +25,7 @@ use crate::fault::plane::{FaultError, Plane};
 use crate::load::{self, LoadError};
 use crate::playbook_file;
 use crate::probe::{Probe, ProbeConfig, ProbeError};
-use crate::report::{log, progress, terminal};
+use crate::report::{log, progress};
 use crate::session::Session;
 use crate::signals;
 
@@ -152,18 +153,18 @@ fn judged(playbook: &Playbook, outcome: Outcome, load: Option<LoadHealth>, id: S
 }
 
 fn deliver(result: &DrillResult, args: &super::Run) -> Result<(), RunError> {
-    let text = terminal::render(&json::Run::of(result));
-    let json = json::run(result);
+    let run = json::Run::of(result);
     if args.json.as_deref() != Some(Path::new("-")) {
-        output::stdout(&text);
+        output::stdout(&Format::Text.render(&run));
     }
     if let Some(path) = &args.json {
-        write(path, &json)?;
+        write(path, &Format::Json.render(&run))?;
     }
     if let Some(folder) = &args.report {
         fs::create_dir_all(folder).map_err(|source| RunError::Write { path: folder.clone(), source })?;
-        write(&folder.join("result.json"), &json)?;
-        write(&folder.join("report.txt"), &text)?;
+        for (format, name) in Format::FILES {
+            write(&folder.join(name), &format.render(&run))?;
+        }
     }
     Ok(())
 }
