@@ -13,9 +13,9 @@ use stormdrill_wire::abi::{EdgeCounters, Settings};
 use crate::clock;
 
 mod error;
-mod rules;
 mod load;
 mod records;
+mod rules;
 mod snapshot;
 mod sockets;
 

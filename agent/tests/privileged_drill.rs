@@ -75,7 +75,8 @@ fn a_drill_whose_service_retries_without_limit_fails_and_every_fault_is_one_repe
     in_namespace(|| {
         let scene = Scene::new("100");
         let load = scene.load("100/s");
-        let playbook = scene.playbook().fault(FAULT).expect("downstream QPS increase ≤ 20%").expect("retry ratio recovers within 2 windows");
+        let playbook =
+            scene.playbook().fault(FAULT).expect("downstream QPS increase ≤ 20%").expect("retry ratio recovers within 2 windows");
         let report = scene.agent.path("report");
         let result = scene.agent.drill_with(&playbook.text(), &["--report", report.to_str().unwrap()]).end();
         assert_eq!(verdict(&result), (Some(1), "fail", "fail"), "{result:#?}");
@@ -143,8 +144,11 @@ fn a_fault_that_meets_no_traffic_is_vacuous() {
         let scene = Scene::new("1");
         let idle = Service::store(&[]);
         let load = format!("observe.downstream.idle={{address: 127.0.0.1, port: {}}}", idle.port());
-        let playbook =
-            scene.playbook().load("250/s").fault("{http_status: {status: 503, share: 100%}, to: idle}").expect("downstream QPS increase ≤ 20%");
+        let playbook = scene
+            .playbook()
+            .load("250/s")
+            .fault("{http_status: {status: 503, share: 100%}, to: idle}")
+            .expect("downstream QPS increase ≤ 20%");
         let result = scene.agent.drill_with(&playbook.text(), &["--set", &load, "--set", "expect.0=store amplification <= 1.2"]).end();
         assert_eq!(verdict(&result), (Some(3), "vacuous", "vacuous"), "{result:#?}");
         assert_eq!(result.json["faults"][0]["effective"], false);
@@ -306,7 +310,8 @@ fn a_guard_that_trips_ends_the_drill() {
         let before = dump();
         let scene = Scene::new("1");
         let playbook = scene.playbook().phases(1, 300, 1).load("50/s");
-        let playbook = playbook.fault("{http_status: {status: 503, share: 100%}, to: store}").guard("web success ratio < 20% for 2 windows");
+        let playbook =
+            playbook.fault("{http_status: {status: 503, share: 100%}, to: store}").guard("web success ratio < 20% for 2 windows");
         let result = scene.agent.drill(&playbook.text()).end();
         assert_eq!(result.ended.code, Some(4), "{result:#?}");
         assert!(text(&result.json, "/drill/aborted").contains("web success ratio < 20% for 2 windows"), "{result:#?}");

@@ -1,9 +1,9 @@
 //! From windows and expectations to judgements.
 //!
-//! An expectation is first held against the windows of its phase ([`limit`], [`every_window`], [`recovery`]), edge by
-//! edge. Then come the questions that come before any number: can the measurement be trusted ([`health`]), and did the
-//! fault do anything ([`effect`])? [`doubt`] lets them overrule it. A pass that hides an outage is told apart
-//! ([`outage`]). Of several edges the worst stands for the expectation ([`expectation`]).
+//! An expectation is first held against the windows of its phase (`limit`, `every_window`, `recovery`), edge by
+//! edge. Then come the questions that come before any number: can the measurement be trusted (`health`), and did the
+//! fault do anything (`effect`)? `doubt` lets them overrule it. A pass that hides an outage is told apart
+//! (`outage`). Of several edges the worst stands for the expectation (`expectation`).
 
 use crate::edge::EdgeSpec;
 use crate::expectation::Expectation;

@@ -6,7 +6,8 @@ use aya_ebpf::{
 };
 use stormdrill_wire::{
     abi::{Addresses, EdgeCounters, EventHeader, HEAD_CAPTURE, REQUEST_CAPTURE, RESPONSE_CAPTURE, health, kind},
-    conn::{Book, Piece},
+    conn::Book,
+    read::Piece,
 };
 
 use crate::{count, maps::EVENTS, packet::within};
@@ -63,7 +64,7 @@ impl Sender {
     }
 
     #[inline(always)]
-    fn lost(&self) {
+    pub fn lost(&self) {
         // SAFETY: `counters` points into the counters map.
         count::add(unsafe { &raw mut (*self.counters).events_lost }, 1);
         count::health(health::EVENTS_LOST);

@@ -13,7 +13,7 @@ use stormdrill_wire::{
 };
 
 use crate::{
-    classify, conns, count,
+    classify, conns, count, early,
     events::{Sender, Subject},
 };
 
@@ -109,6 +109,9 @@ unsafe fn established(ops: *mut bpf_sock_ops, sk: *mut bpf_sock, role: u8) {
         if events {
             let subject = Subject { kind: kind::OPENED, index: 0, status: 0, flags: 0 };
             sender.connection(book, subject, &addresses(ops));
+        }
+        if role == role::INGRESS {
+            early::give(conn, &addresses(ops), (*ops).rcv_nxt, &sender, events);
         }
     }
 }
