@@ -9,7 +9,7 @@ use crate::judge::limit::compare;
 use crate::judge::measure::{self, Gap, Scene};
 use crate::judge::wording::{self, counted, quantity};
 use crate::playbook::Guard;
-use crate::window::{PhaseName, Window};
+use crate::window::{EdgeWindow, PhaseName, Window};
 
 /// One guard and what it has seen.
 #[derive(Debug, Clone)]
@@ -20,13 +20,15 @@ pub struct GuardState {
     streaks: Vec<u32>,
     /// The baseline's windows, if the metric is measured against them.
     baseline: Vec<Window>,
+    /// What was opened and closed so far, if the metric is about what is open.
+    history: Vec<Window>,
 }
 
 impl GuardState {
     /// A guard that has seen nothing yet; `edges` by [`crate::edge::EdgeId`].
     #[must_use]
     pub fn new(guard: &Guard, edges: &[EdgeSpec]) -> Self {
-        Self { guard: guard.clone(), edges: edges.to_vec(), streaks: vec![0; edges.len()], baseline: Vec::new() }
+        Self { guard: guard.clone(), edges: edges.to_vec(), streaks: vec![0; edges.len()], baseline: Vec::new(), history: Vec::new() }
     }
 
     /// Takes the next closed window, in order of time. `Some` says why the drill must end.
@@ -35,6 +37,9 @@ impl GuardState {
     pub fn observe(&mut self, window: &Window) -> Option<String> {
         if window.phase == PhaseName::Baseline && self.guard.metric == Metric::Amplification {
             self.baseline.push(window.clone());
+        }
+        if self.guard.metric == Metric::Connections {
+            self.history.push(counts_only(window));
         }
         if window.phase == PhaseName::Transition || window.seconds() <= 0.0 {
             return None;
@@ -61,6 +66,10 @@ impl GuardState {
 
     fn watches(&self, edge: usize) -> bool {
         let spec = &self.edges[edge];
+        let first = self.edges.iter().position(|other| measure::applies_to(self.guard.metric, other.role));
+        if self.guard.metric.is_of_drill() && first != Some(edge) {
+            return false;
+        }
         measure::applies_to(self.guard.metric, spec.role) && self.guard.edge.as_ref().is_none_or(|name| *name == spec.name)
     }
 
@@ -69,7 +78,8 @@ impl GuardState {
     fn value(&self, edge: usize, window: &Window) -> Option<Option<f64>> {
         let judged = [window];
         let baseline: Vec<&Window> = self.baseline.iter().collect();
-        let scene = Scene { edges: &self.edges, edge, judged: &judged, baseline: &baseline, phase: window.phase.as_str() };
+        let scene =
+            Scene { edges: &self.edges, edge, judged: &judged, baseline: &baseline, all: &self.history, phase: window.phase.as_str() };
         match measure::absolute(self.guard.metric, scene) {
             Ok(sample) => Some(Some(sample.value())),
             Err(Gap::NoFailure(_)) => Some(None),
@@ -83,9 +93,15 @@ impl GuardState {
             "guard `{}`: {} of {} was {} for {}",
             self.guard.text,
             self.guard.metric,
-            self.edges[edge].name,
+            if self.guard.metric.is_of_drill() { "the drill" } else { &self.edges[edge].name },
             quantity(value, unit),
             counted(u64::from(self.guard.windows.max(1)), "window"),
         )
     }
+}
+
+/// The kernel's counts alone: a guard must not hold the drill's latencies a second time.
+fn counts_only(window: &Window) -> Window {
+    let edges = window.edges.iter().map(|edge| EdgeWindow { counts: edge.counts, ..EdgeWindow::default() }).collect();
+    Window { edges, ..*window }
 }
