@@ -140,7 +140,8 @@ impl Sink for Watch {
     #[inline(always)]
     fn complete(&mut self, machine: &Machine) -> (Option<Head>, Body) {
         // SAFETY: a map value; the book lies apart from the flow.
-        unsafe { (*(&raw mut (*self.early).conn.book)).complete(side::REQUEST, machine) }
+        let book = unsafe { &mut (*self.early).conn.book };
+        book.complete(side::REQUEST, machine)
     }
 
     #[inline(always)]
