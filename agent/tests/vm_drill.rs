@@ -84,8 +84,8 @@ fn thirty_percent_loss_drops_on_the_ifb_and_the_senders_retransmissions_are_coun
         run("tc", &["qdisc", "add", "dev", "v0", "root", "handle", "1:", "htb", "default", "10"]);
         run("tc", &["class", "add", "dev", "v0", "parent", "1:", "classid", "1:10", "htb", "rate", "1gbit"]);
         let (before, tree_before) = (dump(), tree());
-        let playbook = scene.playbook().phases(5, 15, 2).fault("{loss: 30%, to: store}").expect("web success ratio >= 50%");
-        let (drill, load) = in_fault(&scene, &playbook, "50/s");
+        let playbook = scene.playbook().phases(5, 25, 2).fault("{loss: 30%, to: store}").expect("web success ratio >= 50%");
+        let (drill, load) = in_fault(&scene, &playbook, "10/s");
         assert_eq!(tree(), tree_before, "the interface's own qdiscs during the fault");
         assert_eq!(netem_of("v0"), None, "netem on the interface itself");
         let ifb = ifb();
@@ -127,8 +127,8 @@ fn a_delay_of_100_ms_adds_100_ms() {
     in_namespace(|| {
         let scene = Scene::new();
         let (before, tree_before) = (dump(), tree());
-        let playbook = scene.playbook().phases(5, 5, 2).fault("{delay: 100ms, to: store}").expect("store success ratio >= 99%");
-        let (drill, load) = in_fault(&scene, &playbook, "40/s");
+        let playbook = scene.playbook().phases(6, 6, 2).fault("{delay: 100ms, to: store}").expect("store success ratio >= 99%");
+        let (drill, load) = in_fault(&scene, &playbook, "10/s");
         assert_eq!(tree(), tree_before, "the interface's own qdiscs during the fault");
         let result = drill.end();
         assert_eq!((tree(), dump()), (tree_before, before));
