@@ -19,8 +19,6 @@ pub mod progress;
 
 pub mod drills;
 
-pub mod programs;
-
 pub mod observing;
 
 use drills::{Bounds, Carry, Drills, Host};

@@ -5,6 +5,8 @@
 //! when they are read, and each request is in exactly one window.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
+
 use stormdrill_core::edge::{EdgeId, EdgeSpec};
 use stormdrill_core::event::ProbeEvent;
 use stormdrill_core::result::DataQuality;
@@ -176,6 +178,12 @@ impl Session {
     #[must_use]
     pub fn attached(&self) -> Attached {
         self.probe.attached()
+    }
+
+    /// How long each kernel program ran so far; see [`Probe::run_times`].
+    #[must_use]
+    pub fn run_times(&self) -> Vec<(&str, Duration)> {
+        self.probe.run_times()
     }
 
     /// How many edges are observed.

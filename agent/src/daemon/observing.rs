@@ -14,7 +14,6 @@ use stormdrill_core::track::TrackConfig;
 use stormdrill_core::window::{EdgeCounts, PhaseName, Window, grown};
 use thiserror::Error;
 
-use super::programs::Programs;
 use crate::host::{self, ScopeError};
 use crate::metrics::{EdgeLabel, Metrics};
 use crate::probe::{Probe, ProbeConfig, ProbeError, Snapshot};
@@ -74,7 +73,7 @@ impl Observing {
             before: vec![Seen::default(); observe.edges.len()],
             other: [EdgeCounts::default(); 2],
             lost: 0,
-            programs: Programs::default(),
+            run_times: BTreeMap::new(),
             observe: observe.clone(),
             session,
             metrics,
@@ -128,7 +127,7 @@ struct Observer {
     before: Vec<Seen>,
     other: [EdgeCounts; 2],
     lost: u64,
-    programs: Programs,
+    run_times: BTreeMap<String, Duration>,
     metrics: Arc<Metrics>,
     latest: Arc<Latest>,
 }
@@ -182,7 +181,10 @@ impl Observer {
         self.lost = snapshot.health.events_lost;
         self.metrics.unknown_role(snapshot.health.unknown_role_connections);
         self.metrics.attached(self.session.attached());
-        self.programs.refresh(&self.metrics);
+        for (program, now) in self.session.run_times() {
+            let before = self.run_times.insert(program.to_owned(), now).unwrap_or_default();
+            self.metrics.bpf_run(program, now.saturating_sub(before).as_secs_f64());
+        }
         Ok(())
     }
 }
