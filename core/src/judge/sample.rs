@@ -65,7 +65,7 @@ impl Share {
     }
 
     /// The share of all that a value in this share's denominator is.
-    fn unscaled(self, value: f64) -> f64 {
+    pub(crate) fn unscaled(self, value: f64) -> f64 {
         match self.base {
             RetryBase::All => value,
             RetryBase::First => value / (1.0 + value),
