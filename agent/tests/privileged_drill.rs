@@ -105,7 +105,9 @@ fn store_in(window: &Value, path: &str) -> u64 {
 fn assert_report(folder: &std::path::Path, json: &Value) {
     let written: Value = serde_json::from_str(&std::fs::read_to_string(folder.join("result.json")).unwrap()).unwrap();
     assert_eq!(&written, json);
-    assert!(std::fs::read_to_string(folder.join("report.txt")).unwrap().contains("downstream QPS increase"));
+    for name in ["report.txt", "report.md", "report.html", "junit.xml"] {
+        assert!(std::fs::read_to_string(folder.join(name)).unwrap().contains("downstream QPS increase"), "{name}");
+    }
 }
 
 /// Checks the keys of a whole drill's JSON against its contract.
