@@ -25,6 +25,8 @@ pub const BY_DESTINATION_ADDRESS: u32 = 1 << 3;
 pub const UNLISTED_ADDRESS_SELECTED: u32 = 1 << 4;
 /// SSH, DHCP, neighbour discovery and multicast listener messages are selected like the rest.
 pub const MANAGEMENT_SELECTED: u32 = 1 << 5;
+/// A packet without ports is selected although the rule asks for ports: it has exclusions only.
+pub const PORTLESS_SELECTED: u32 = 1 << 6;
 
 /// Value of an address prefix: packets that it covers are left alone.
 pub const ADDRESS_EXCLUDED: u8 = 0;

@@ -34,7 +34,7 @@ pub(crate) fn of(fault: &FaultOutcome, evidence: &Evidence<'_>) -> Effect {
     if fault.counts.hit == 0 {
         return Effect::Missed;
     }
-    if matches!(fault.spec.kind, FaultKind::HttpStatus { .. }) {
+    if matches!(fault.spec.kind, FaultKind::HttpStatus { .. } | FaultKind::Refuse { .. }) {
         return Effect::Failed;
     }
     let during = windows::of_phase(evidence, PhaseName::Fault);
@@ -103,7 +103,8 @@ pub(crate) fn untested(metric: Metric, evidence: &Evidence<'_>) -> Option<String
 /// enough for it.
 const fn needed(metric: Metric, kind: &FaultKind) -> Effect {
     match (metric, kind) {
-        (Metric::SuccessRatio | Metric::FailureLatency { .. } | Metric::IngressQps, _) | (_, FaultKind::Delay { .. }) => Effect::Slowed,
+        (Metric::SuccessRatio | Metric::FailureLatency { .. } | Metric::IngressQps, _)
+        | (_, FaultKind::Delay { .. } | FaultKind::Rate(_)) => Effect::Slowed,
         _ => Effect::Failed,
     }
 }
@@ -113,7 +114,8 @@ fn reason(fault: &FaultOutcome, effect: Effect) -> String {
     let to = &fault.spec.to;
     let things = match fault.spec.kind {
         FaultKind::HttpStatus { .. } => "answers",
-        FaultKind::Loss { .. } | FaultKind::Delay { .. } => "packets",
+        FaultKind::Refuse { .. } => "connections",
+        _ => "packets",
     };
     let (hit, selected) = (fault.counts.hit, fault.counts.selected);
     match effect {
