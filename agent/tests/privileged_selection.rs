@@ -238,16 +238,16 @@ fn a_share_of_connections_is_refused_and_no_other() {
             );
             assert_eq!(fault.backend(), Backend::CgroupConnect);
             if !target.contains("ffff") {
-                let (hit, kinds) = refused(1000, target);
+                let (hit, kinds) = lab::while_renewing(&mut [&mut fault], || refused(1000, target));
                 assert!(is_plausible(hit, 1000, 0.3), "{hit} of 1000");
                 // EPERM before 5.18.
                 assert!(kinds.iter().all(|kind| matches!(kind, ErrorKind::ConnectionRefused | ErrorKind::PermissionDenied)), "{kinds:?}");
                 let counts = fault.counts().unwrap()[0];
                 assert_eq!((counts.selected, counts.hit), (1000, hit));
-                assert_eq!(refused(100, other).0, 0);
+                assert_eq!(lab::while_renewing(&mut [&mut fault], || refused(100, other)).0, 0);
                 assert_eq!(fault.counts().unwrap()[0].selected, 1000);
             } else {
-                refused(100, target);
+                lab::while_renewing(&mut [&mut fault], || refused(100, target));
                 assert_eq!(fault.counts().unwrap()[0].selected, 100, "a mapped address is the IPv4 one");
             }
             let removal = fault.remove_blocking();

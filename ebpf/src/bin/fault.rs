@@ -4,6 +4,8 @@
 //! whose lease has run out, is left alone.
 #![no_std]
 #![no_main]
+// Atomic addition, see `connect::add`.
+#![feature(asm_experimental_arch)]
 
 #[path = "../fault/connect.rs"]
 mod connect;

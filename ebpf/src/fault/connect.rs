@@ -3,10 +3,13 @@
 //! Kernels before 5.18 cannot be told an error: there the caller sees EPERM. A program that calls the newer helper does not load
 //! on them, so that there are two of each.
 
+use core::arch::asm;
+
 use aya_ebpf::bindings::bpf_sock_addr;
 use aya_ebpf::helpers::{bpf_get_prandom_u32, bpf_ktime_get_ns, bpf_set_retval};
 use stormdrill_wire::fault::{
-    ADDRESS_INCLUDED, AddressKey, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, FAMILY_IPV4, FAMILY_IPV6, PORT_WORDS, UNLISTED_ADDRESS_SELECTED,
+    ADDRESS_INCLUDED, AddressKey, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, FAMILY_IPV4, FAMILY_IPV6, PORT_WORDS,
+    UNLISTED_ADDRESS_SELECTED,
 };
 
 use crate::maps;
@@ -51,8 +54,8 @@ pub fn judge(address: *mut bpf_sock_addr, key: &AddressKey, says_why: bool) -> i
     };
     // SAFETY: the context is valid for the run of the program.
     let (protocol, port) = unsafe { ((*address).protocol, core::ptr::read_volatile(&raw const (*address).user_port)) };
-    // SAFETY: the pointer is this CPU's entry of a per-CPU map, valid for the run of the program.
-    unsafe { (*stats).seen += 1 };
+    // SAFETY: the pointer is this CPU's entry of a per-CPU map, valid for the run of the program; here and below.
+    add(unsafe { &raw mut (*stats).seen });
     // The port is in network order, in the first two bytes of the word.
     let port = u16::from_be(port as u16);
     if protocol != TCP || !is_listed(rule.flags, key, port) {
@@ -61,22 +64,31 @@ pub fn judge(address: *mut bpf_sock_addr, key: &AddressKey, says_why: bool) -> i
     // SAFETY: a helper without arguments.
     if unsafe { bpf_ktime_get_ns() } >= maps::lease_until() {
         // SAFETY: as above.
-        unsafe { (*stats).expired += 1 };
+        add(unsafe { &raw mut (*stats).expired });
         return ALLOW;
     }
     // SAFETY: as above.
-    unsafe { (*stats).selected += 1 };
+    add(unsafe { &raw mut (*stats).selected });
     // SAFETY: a helper without arguments.
     if u64::from(unsafe { bpf_get_prandom_u32() }) >= rule.threshold {
         return ALLOW;
     }
     // SAFETY: as above.
-    unsafe { (*stats).hit += 1 };
+    add(unsafe { &raw mut (*stats).hit });
     if says_why {
         // SAFETY: allowed in this program type from 5.18 on.
         unsafe { bpf_set_retval(-ECONNREFUSED) };
     }
     REFUSE
+}
+
+/// Counts atomically: these programs run in process context, where another caller of `connect()` may take the CPU in between.
+///
+/// The one atomic instruction that 5.10 has, written as such, because the BPF target offers none through `core`.
+#[inline(always)]
+fn add(counter: *mut u64) {
+    // SAFETY: callers pass pointers into map values, which live as long as the program runs.
+    unsafe { asm!("lock *(u64 *)({0} + 0) += {1}", in(reg) counter, in(reg) 1_u64, options(nostack)) }
 }
 
 #[inline(always)]

@@ -4,7 +4,7 @@ use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::programs::TcContext;
 use stormdrill_wire::fault::{
     ADDRESS_INCLUDED, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, BY_SOURCE_ADDRESS, BY_SOURCE_PORT, FaultRule, FaultStats,
-    MANAGEMENT_SELECTED, PORTLESS_SELECTED, PORT_WORDS, UNLISTED_ADDRESS_SELECTED,
+    MANAGEMENT_SELECTED, PORT_WORDS, PORTLESS_SELECTED, UNLISTED_ADDRESS_SELECTED,
 };
 
 use crate::maps;
