@@ -106,7 +106,7 @@ fn every_request_is_encoded_as_tc_encodes_it() {
         }
         for (kind, value) in ours.iter().filter(|(kind, _)| !theirs.contains_key(kind)) {
             // The 64-bit forms say again what a field of 32 bits says; all else must be off.
-            let (delay, jitter) = (netem.delay.as_nanos() as i64, netem.jitter.as_nanos() as i64);
+            let (delay, jitter) = (i64::try_from(netem.delay.as_nanos()).unwrap(), i64::try_from(netem.jitter.as_nanos()).unwrap());
             let again = match kind {
                 // iproute2 6.1 reads the correlation of `duplicate` and forgets to send it.
                 1 if arguments == "duplicate 5% 50%" => [0_u32, 0, 1 << 31].iter().flat_map(|word| word.to_le_bytes()).collect(),

@@ -42,7 +42,7 @@ enum RunError {
     #[error("look for what a killed drill left")]
     Leftovers(#[source] CleanError),
     #[error("a killed drill's fault is still there; `stormdrill clean` has to succeed first")]
-    Stuck(#[source] CleanProblem),
+    Stuck(#[source] Box<CleanProblem>),
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]
@@ -112,7 +112,7 @@ fn leave_no_leftovers(state_dir: &Path) -> Result<(), RunError> {
     for problem in report.problems {
         match problem {
             CleanProblem::Elsewhere { .. } => output::stderr(&format!("left alone: {problem}\n")),
-            problem => return Err(RunError::Stuck(problem)),
+            problem => return Err(RunError::Stuck(Box::new(problem))),
         }
     }
     Ok(())

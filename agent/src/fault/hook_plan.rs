@@ -27,7 +27,7 @@ pub(crate) struct HookPlan {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Carrier {
     /// netem on an ifb.
-    Netem(Netem),
+    Netem(Box<Netem>),
     /// tbf on an ifb.
     Tbf(Tbf),
     /// The classifier drops.

@@ -116,7 +116,7 @@ pub(crate) fn carrier(specs: &[FaultSpec], backend: Backend, is_loopback: bool) 
             _ => add(&mut netem, spec)?,
         }
     }
-    Ok(Carrier::Netem(netem))
+    Ok(Carrier::Netem(Box::new(netem)))
 }
 
 /// Adds one fault to a netem.
