@@ -5,7 +5,8 @@
 
 mod lab;
 
-use std::net::UdpSocket;
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use lab::{Peer, arriving, dump, edge, in_namespace, is_plausible, run};
@@ -281,6 +282,56 @@ fn a_rate_by_netem_is_read_back_with_its_room_for_the_delay() {
         let limit = RateLimit { bytes_per_second: 12_500_000_000, overhead: 0, cell_size: 0, cell_overhead: 0 };
         let fault = apply(state.path(), FaultSpec::new(FaultKind::Rate(limit), "store"));
         assert_eq!(netem(&ifb()), "limit 1000 rate 100Gbit");
+        assert!(fault.remove_blocking().error.is_none());
+    });
+}
+
+#[test]
+fn connections_are_refused_on_this_kernel_too_with_the_error_that_it_can_say() {
+    in_namespace(|| {
+        let state = tempfile::tempdir().unwrap();
+        for (address, target) in [("127.0.0.1", "127.0.0.1:8474"), ("::1", "[::1]:8474")] {
+            let listener = TcpListener::bind(target).unwrap();
+            std::thread::spawn(move || listener.incoming().for_each(drop));
+            let faults = [(FaultSpec::new(FaultKind::Refuse { share: 0.5 }, "store"), edge(Role::Downstream, Some(address), Some(8474)))];
+            let mut fault = Plane::new(state.path()).prepare_blocking(&faults).unwrap().remove(0).apply_blocking().unwrap();
+            let mut refused = 0;
+            lab::while_renewing(&mut [&mut fault], || {
+                for _ in 0..400 {
+                    if let Err(error) = TcpStream::connect(target) {
+                        assert!(matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::PermissionDenied), "{error}");
+                        refused += 1;
+                    }
+                }
+            });
+            assert!(is_plausible(refused, 400, 0.5), "{refused} of 400");
+            let counts = fault.counts().unwrap()[0];
+            assert_eq!((counts.selected, counts.hit), (400, refused));
+            assert!(fault.remove_blocking().error.is_none());
+            TcpStream::connect(target).unwrap();
+        }
+    });
+}
+
+#[test]
+fn exclusions_win_on_this_kernel_too() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        let items = "  - {partition: true, to: store, select: {exclude: {addresses: 10.9.0.0/30, ports: [9998, 65535]}}}\n";
+        let text = faults(items).remove(0);
+        let whole = edge(Role::Downstream, Some("10.9.0.0/24"), None);
+        let apply = |spec: &FaultSpec| {
+            Plane::new(state.path()).prepare_blocking(&[(spec.clone(), whole.clone())]).unwrap().remove(0).apply_blocking().unwrap()
+        };
+        let fault = apply(&text);
+        assert_eq!(arriving(&peer, 50, 9999, "10.9.0.2"), 50, "the peer is spared");
+        assert!(fault.remove_blocking().error.is_none());
+        let mut ports_only = text;
+        ports_only.select.exclude_addresses.clear();
+        let fault = apply(&ports_only);
+        assert_eq!(arriving(&peer, 50, 9999, "10.9.0.2"), 0);
+        assert_eq!(arriving(&peer, 50, 9998, "10.9.0.2"), 50, "the port is spared");
         assert!(fault.remove_blocking().error.is_none());
     });
 }
