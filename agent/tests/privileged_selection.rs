@@ -9,8 +9,9 @@ use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use lab::{Peer, arriving, dump, edge, in_namespace, is_plausible, run};
+use lab::{Habit, Peer, arriving, dump, edge, hold, in_namespace, is_plausible, kill, run};
 use stormdrill::fault::capability::{self, Capability};
+use stormdrill::fault::clean::{Force, clean};
 use stormdrill::fault::plane::{Applied, FaultError, Plane};
 use stormdrill_core::edge::{Cidr, EdgeSpec, PortRange, Role};
 use stormdrill_core::fault::{Backend, Direction, FaultKind, FaultSpec, RateLimit, Select, Transport};
@@ -377,5 +378,39 @@ fn ten_thousand_networks_are_one_classifier() {
         assert_eq!(arriving(&peer, 100, 9999, "10.9.0.2"), 0);
         assert_eq!(arriving(&peer, 100, 9998, "10.9.0.2"), 100);
         assert!(fault.remove_blocking().error.is_none());
+    });
+}
+
+fn slow() -> FaultKind {
+    FaultKind::Rate(RateLimit { bytes_per_second: 1250, overhead: 0, cell_size: 0, cell_overhead: 0 })
+}
+
+/// Not a test of its own: in a process that another test starts, it holds a fault until it is killed.
+#[test]
+fn holder() {
+    lab::holder(&slow(), Direction::Both, &edge(Role::Downstream, Some("127.0.0.1"), Some(8475)));
+}
+
+#[test]
+fn a_killed_agents_ifb_is_no_obstacle_to_a_second_drill_and_clean_removes_it() {
+    in_namespace(|| {
+        let state = tempfile::tempdir().unwrap();
+        let before = settled();
+        let holder = hold(state.path(), Habit::Renew);
+        lab::wait_until("the fault is in", || dump().matches("stormdrill:sd").count() == 2);
+        kill(holder);
+        let second = apply(state.path(), towards(slow(), Select::default()), edge(Role::Downstream, Some("127.0.0.1"), Some(8476)));
+        let report = clean(state.path(), Force::No).unwrap();
+        assert!(report.is_clean(), "{:?}", report.problems);
+        assert_eq!((report.removed.len(), report.alive.len()), (2, 1), "{report:?}");
+        assert!(second.remove_blocking().error.is_none());
+        assert_eq!(dump(), before);
+    });
+}
+
+#[test]
+fn whenever_the_agent_of_a_redirected_fault_is_killed_clean_leaves_the_tables_as_they_were() {
+    in_namespace(|| {
+        lab::survives_kills(10);
     });
 }

@@ -5,11 +5,13 @@
 
 mod lab;
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSliceMut};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::time::{Duration, Instant};
+use std::os::fd::AsRawFd as _;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::{Peer, arriving, dump, edge, in_namespace, is_plausible, run};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 use stormdrill::fault::plane::{Applied, Plane};
 use stormdrill_core::edge::{EdgeSpec, Role};
 use stormdrill_core::fault::model::{Gemodel, LossModel};
@@ -202,6 +204,19 @@ fn reordered_packets_overtake_those_that_the_delay_holds() {
     });
 }
 
+/// The sender's clock in a packet, and the kernel's when it arrived; `None` when none comes any more.
+fn stamped(socket: &UdpSocket) -> Option<(Duration, Duration)> {
+    let mut buffer = [0; 8];
+    let mut control = nix::cmsg_space!(libc::timespec);
+    let mut into = [IoSliceMut::new(&mut buffer)];
+    let message = recvmsg::<()>(socket.as_raw_fd(), &mut into, Some(&mut control), MsgFlags::empty()).ok()?;
+    let stamp = message.cmsgs().unwrap().find_map(|control| match control {
+        ControlMessageOwned::ScmTimestampns(stamp) => Some(Duration::from(stamp)),
+        _ => None,
+    });
+    Some((Duration::from_nanos(u64::from_ne_bytes(buffer)), stamp.unwrap()))
+}
+
 #[test]
 fn a_normal_distribution_has_the_mean_and_the_deviation_that_were_asked() {
     in_namespace(|| {
@@ -213,20 +228,20 @@ fn a_normal_distribution_has_the_mean_and_the_deviation_that_were_asked() {
         let receiver = peer.run(|| UdpSocket::bind("10.9.0.2:9999").unwrap());
         receiver.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
         let sender = UdpSocket::bind("10.9.0.1:0").unwrap();
-        let origin = Instant::now();
+        // Both ends of a delay are the kernel's clock: this reader may be late, the packet's arrival is not.
+        setsockopt(&receiver, sockopt::ReceiveTimestampns, &true).unwrap();
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let worker = std::thread::spawn(move || {
             for _ in 0..3000 {
-                let now = u64::try_from(origin.elapsed().as_nanos()).unwrap();
+                let now = u64::try_from(now().as_nanos()).unwrap();
                 sender.send_to(&now.to_ne_bytes(), "10.9.0.2:9999").unwrap();
                 std::thread::sleep(Duration::from_micros(500));
             }
         });
         let mut delays = Vec::new();
         lab::while_renewing(&mut [&mut fault], || {
-            let mut buffer = [0; 8];
-            while receiver.recv(&mut buffer).is_ok() {
-                let sent = Duration::from_nanos(u64::from_ne_bytes(buffer));
-                delays.push((origin.elapsed() - sent).as_secs_f64() * 1000.0);
+            while let Some((sent, arrived)) = stamped(&receiver) {
+                delays.push((arrived.saturating_sub(sent)).as_secs_f64() * 1000.0);
             }
         });
         worker.join().unwrap();
