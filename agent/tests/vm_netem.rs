@@ -350,3 +350,60 @@ fn exclusions_win_on_this_kernel_too() {
         assert!(fault.remove_blocking().error.is_none());
     });
 }
+
+#[test]
+fn losses_from_1_to_80_percent_of_20000_packets_are_what_was_asked() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        for share in [0.01, 0.1, 0.3, 0.8] {
+            let mut fault = apply(state.path(), FaultSpec::new(FaultKind::Loss { share }, "store"));
+            let mut arrived = 0;
+            lab::while_renewing(&mut [&mut fault], || {
+                for _ in 0..4 {
+                    arrived += arriving(&peer, 5000, 9999, "10.9.0.2");
+                }
+            });
+            println!("{share}: {} of 20000 lost", 20_000 - arrived);
+            assert!(is_plausible(20_000 - arrived, 20_000, share), "{share}: {arrived} of 20000 arrived");
+            assert_eq!(fault.counts().unwrap()[0].hit, 20_000 - arrived);
+            assert!(fault.remove_blocking().error.is_none());
+        }
+    });
+}
+
+#[test]
+fn delays_from_1_to_1000_ms_are_what_was_asked_within_a_millisecond_and_two_percent() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        let receiver = peer.run(|| UdpSocket::bind("10.9.0.2:9999").unwrap());
+        receiver.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        setsockopt(&receiver, sockopt::ReceiveTimestampns, &true).unwrap();
+        let sender = UdpSocket::bind("10.9.0.1:0").unwrap();
+        for asked in [1_u64, 20, 100, 1000] {
+            let kind = FaultKind::Delay { time: Duration::from_millis(asked), jitter: Duration::ZERO, distribution: Distribution::Uniform };
+            let mut fault = apply(state.path(), FaultSpec::new(kind, "store"));
+            let mut delays = Vec::new();
+            lab::while_renewing(&mut [&mut fault], || {
+                for _ in 0..21 {
+                    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+                    sender.send_to(&u64::try_from(now.as_nanos()).unwrap().to_ne_bytes(), "10.9.0.2:9999").unwrap();
+                    if asked < 1000 {
+                        delays.extend(stamped(&receiver));
+                    }
+                }
+                while delays.len() < 21 {
+                    delays.push(stamped(&receiver).unwrap());
+                }
+            });
+            let mut delays: Vec<f64> = delays.iter().map(|(sent, arrived)| arrived.saturating_sub(*sent).as_secs_f64() * 1000.0).collect();
+            delays.sort_by(f64::total_cmp);
+            // The median: a stalled machine may hold up a few.
+            let (median, asked) = (delays[10], asked as f64);
+            println!("{asked} ms: {median} ms");
+            assert!((median - asked).abs() <= 1.0 + asked * 0.02, "{asked} ms: {median} ms");
+            assert!(fault.remove_blocking().error.is_none());
+        }
+    });
+}
