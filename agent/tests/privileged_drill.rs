@@ -75,7 +75,8 @@ fn a_drill_whose_service_retries_without_limit_fails_and_every_fault_is_one_repe
     in_namespace(|| {
         let scene = Scene::new("100");
         let load = scene.load("100/s");
-        let playbook = scene.playbook().fault(FAULT).expect("downstream QPS increase ≤ 20%").expect("retry ratio recovers within 2 windows");
+        let playbook =
+            scene.playbook().fault(FAULT).expect("downstream QPS increase ≤ 20%").expect("retry ratio recovers within 2 windows");
         let report = scene.agent.path("report");
         let result = scene.agent.drill_with(&playbook.text(), &["--report", report.to_str().unwrap()]).end();
         assert_eq!(verdict(&result), (Some(1), "fail", "fail"), "{result:#?}");
@@ -104,7 +105,9 @@ fn store_in(window: &Value, path: &str) -> u64 {
 fn assert_report(folder: &std::path::Path, json: &Value) {
     let written: Value = serde_json::from_str(&std::fs::read_to_string(folder.join("result.json")).unwrap()).unwrap();
     assert_eq!(&written, json);
-    assert!(std::fs::read_to_string(folder.join("report.txt")).unwrap().contains("downstream QPS increase"));
+    for name in ["report.txt", "report.md", "report.html", "junit.xml"] {
+        assert!(std::fs::read_to_string(folder.join(name)).unwrap().contains("downstream QPS increase"), "{name}");
+    }
 }
 
 /// Checks the keys of a whole drill's JSON against its contract.
@@ -141,8 +144,11 @@ fn a_fault_that_meets_no_traffic_is_vacuous() {
         let scene = Scene::new("1");
         let idle = Service::store(&[]);
         let load = format!("observe.downstream.idle={{address: 127.0.0.1, port: {}}}", idle.port());
-        let playbook =
-            scene.playbook().load("250/s").fault("{http_status: {status: 503, share: 100%}, to: idle}").expect("downstream QPS increase ≤ 20%");
+        let playbook = scene
+            .playbook()
+            .load("250/s")
+            .fault("{http_status: {status: 503, share: 100%}, to: idle}")
+            .expect("downstream QPS increase ≤ 20%");
         let result = scene.agent.drill_with(&playbook.text(), &["--set", &load, "--set", "expect.0=store amplification <= 1.2"]).end();
         assert_eq!(verdict(&result), (Some(3), "vacuous", "vacuous"), "{result:#?}");
         assert_eq!(result.json["faults"][0]["effective"], false);
@@ -304,7 +310,8 @@ fn a_guard_that_trips_ends_the_drill() {
         let before = dump();
         let scene = Scene::new("1");
         let playbook = scene.playbook().phases(1, 300, 1).load("50/s");
-        let playbook = playbook.fault("{http_status: {status: 503, share: 100%}, to: store}").guard("web success ratio < 20% for 2 windows");
+        let playbook =
+            playbook.fault("{http_status: {status: 503, share: 100%}, to: store}").guard("web success ratio < 20% for 2 windows");
         let result = scene.agent.drill(&playbook.text()).end();
         assert_eq!(result.ended.code, Some(4), "{result:#?}");
         assert!(text(&result.json, "/drill/aborted").contains("web success ratio < 20% for 2 windows"), "{result:#?}");
@@ -334,5 +341,27 @@ fn a_delay_is_refused_where_the_kernel_has_no_netem_and_accepted_where_it_has() 
         }
         assert_eq!(dump(), before);
         assert!(scene.agent.has_no_journal());
+    });
+}
+
+#[test]
+fn lost_segments_are_sent_again_and_counted_with_or_without_netem() {
+    in_namespace(|| {
+        let before = dump();
+        let scene = Scene::new("1");
+        let load = scene.load("100/s");
+        let playbook = scene.playbook().fault("{loss: 30%, to: store}").expect("web success ratio >= 50%");
+        let result = scene.agent.drill(&playbook.text()).end();
+        let json = &result.json;
+        let backend = if capability::try_one(Capability::Netem).works() { "netem" } else { "ebpf-drop" };
+        assert_eq!(text(json, "/faults/0/backend"), backend, "{result:#?}");
+        assert_eq!(result.ended.code, Some(0), "{result:#?}");
+        let retransmits = |name| count(phase(json, "store", name), "/tcp_retransmits");
+        assert_eq!(retransmits("baseline"), 0);
+        let requests = count(phase(json, "store", "fault"), "/requests");
+        // Three requests of ten are lost on their way, and three acknowledgements, which are not sent again.
+        assert!(retransmits("fault") > requests / 5, "{} for {requests} requests", retransmits("fault"));
+        drop(load);
+        assert_eq!(dump(), before);
     });
 }

@@ -136,14 +136,10 @@ pub mod health {
     pub const HEADERS_UNREADABLE: u32 = 5;
     /// Connections of unknown role that may belong to a named edge.
     pub const UNKNOWN_ROLE: u32 = 6;
-    /// Streams that lost their place and were picked up again at a later message.
-    pub const RESYNCHRONISED: u32 = 7;
     /// Requests counted though a part of their head was never read, because it had passed out of order.
-    pub const ASSUMED_HEADS: u32 = 8;
-    /// First segments that arrived with the end of a handshake and could not be kept.
-    pub const HANDSHAKE_DATA_LOST: u32 = 9;
+    pub const ASSUMED_HEADS: u32 = 7;
     /// Number of counters.
-    pub const COUNT: u32 = 10;
+    pub const COUNT: u32 = 8;
 }
 
 /// Kinds of ring-buffer records.

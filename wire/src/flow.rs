@@ -1,5 +1,10 @@
 //! One direction of a connection: which bytes of a segment are new, and the machine that reads them.
-#![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss, reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic"
+)]
 //!
 //! The egress hook sees a retransmission again, and the ingress hook sees segments before TCP has put them in order. So
 //! each direction keeps a mark, the end of what has passed; bytes before it are not read again. The mark moves on over

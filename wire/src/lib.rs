@@ -5,8 +5,9 @@
 #![cfg_attr(not(test), no_std)]
 
 pub mod abi;
-pub mod http1;
-pub mod flow;
 pub mod conn;
-pub mod replay;
 pub mod fault;
+pub mod flow;
+pub mod http1;
+pub mod read;
+pub mod replay;

@@ -1,13 +1,17 @@
 //! The recogniser on the host: one connection, fed segment by segment as the kernel's hooks would see them.
-#![allow(clippy::cast_possible_truncation, reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic"
+)]
 //!
 //! It runs the very code of the kernel programs, with the kernel's limits left out (steps of a run) or set by the caller.
 //! Tests and the fuzzer use it, and compare the kernel with it.
 
 use crate::abi::role;
-use crate::conn::{self, Book, CHUNK, Conn, Head, Payload, Piece, Rest, Run, Sink, side};
+use crate::conn::{Book, Conn, Head, side};
 use crate::flow::{AT_MARK, IN_HOLE, Place};
 use crate::http1::{Body, Machine, Window};
+use crate::read::{self, CHUNK, Payload, Piece, Rest, Run, Sink};
 
 /// Told what the recogniser finds.
 pub trait Observer {
@@ -89,22 +93,21 @@ impl Replay {
                 return runs;
             }
             runs += 1;
-            let mut payload = Slice { bytes, chunk: [0; CHUNK + 8] };
-            let mut watch =
-                Watch { book, side, observer, counted: [0; 2], foreign: 0 };
+            let mut payload = Slice { bytes, chunk: [b'\n'; CHUNK + 16] };
+            let mut watch = Watch { book, side, observer, counted: [0; 2], foreign: 0 };
             let mut saved = Machine::requests();
-            conn::begin(flow);
+            read::begin(flow);
             let mut steps = 0;
             while steps < self.steps && Run::new(flow, &mut saved, seq).step(&mut payload, &mut watch) {
                 steps += 1;
             }
             Run::new(flow, &mut saved, seq).end(&mut payload, &mut watch);
             let (counted, foreign) = (watch.counted, watch.foreign);
-            let (rest, read) = conn::finish(flow, seq, len);
+            let (rest, count) = read::finish(flow, seq, len);
             self.requests += counted[side::REQUEST];
             self.responses += counted[side::RESPONSE];
             self.foreign += foreign;
-            self.bytes[side & 1] += u64::from(read);
+            self.bytes[side & 1] += u64::from(count);
             match rest {
                 Rest::None => return runs,
                 Rest::Again => {}
@@ -135,7 +138,7 @@ impl Replay {
 
 struct Slice<'a> {
     bytes: &'a [u8],
-    chunk: [u8; CHUNK + 8],
+    chunk: [u8; CHUNK + 16],
 }
 
 impl Window for Slice<'_> {

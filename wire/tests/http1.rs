@@ -1,7 +1,8 @@
 //! The HTTP/1.x recogniser on streams as servers and clients send them.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first thing that is wrong")]
 
-use stormdrill_wire::conn::{Head, Piece, side::*};
+use stormdrill_wire::conn::{Head, side::*};
+use stormdrill_wire::read::Piece;
 use stormdrill_wire::replay::{Observer, Replay};
 
 /// Remembers what was found.
@@ -80,7 +81,8 @@ fn fifty_pipelined_requests_in_one_segment_are_fifty() {
 #[test]
 fn interim_responses_are_not_counted() {
     let post = "POST /a HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
-    let answers = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n";
+    let answers =
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n";
     check(&[(REQUEST, post), (RESPONSE, answers), (REQUEST, "ok"), (REQUEST, GET)], 2, &[201]);
 }
 
@@ -132,16 +134,13 @@ fn lenient_line_ends_are_taken() {
 
 #[test]
 fn a_response_until_the_end_swallows_the_rest() {
-    check(
-        &[(REQUEST, GET), (RESPONSE, "HTTP/1.0 200 OK\r\nServer: x\r\n\r\nHTTP/1.0 200 OK\r\n\r\n")],
-        1,
-        &[200],
-    );
+    check(&[(REQUEST, GET), (RESPONSE, "HTTP/1.0 200 OK\r\nServer: x\r\n\r\nHTTP/1.0 200 OK\r\n\r\n")], 1, &[200]);
 }
 
 #[test]
 fn header_names_are_compared_to_their_end_and_without_case() {
-    let post = "POST / HTTP/1.1\r\nContent-Lengthy: 900\r\nContent-Len: 8\r\nCoNtEnT-LeNgTh:   4  \r\nTransfer-Encodings: chunked\r\n\r\nabcd";
+    let post =
+        "POST / HTTP/1.1\r\nContent-Lengthy: 900\r\nContent-Len: 8\r\nCoNtEnT-LeNgTh:   4  \r\nTransfer-Encodings: chunked\r\n\r\nabcd";
     check(&[(REQUEST, post), (REQUEST, GET)], 2, &[]);
     check(&[(REQUEST, "POST / HTTP/1.1\r\nX-Content-Length: 90\r\n\r\n"), (REQUEST, GET)], 2, &[]);
 }

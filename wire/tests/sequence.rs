@@ -105,7 +105,8 @@ fn a_counter_never_freezes_at_a_gap() {
 
 /// A stream of messages, and how many there are.
 fn requests() -> impl Strategy<Value = (Vec<u8>, u64)> {
-    let chunked = b"PUT /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n12;a=b\r\nGET / HTTP/1.1\r\n\r\n\r\n0\r\n\r\n".to_vec();
+    let chunked =
+        b"PUT /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n12;a=b\r\nGET / HTTP/1.1\r\n\r\n\r\n0\r\n\r\n".to_vec();
     let one = prop_oneof![
         Just(GET.to_vec()),
         (0_usize..700).prop_map(post),
@@ -121,7 +122,8 @@ fn responses() -> impl Strategy<Value = (Vec<u8>, u64)> {
         Just(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".to_vec()),
         Just(b"HTTP/1.1 204 No Content\r\nDate: Sun, 29 Nov 2026 21:00:00 GMT\r\n\r\n".to_vec()),
         Just(b"HTTP/1.1 503 Service Temporarily Unavailable\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n".to_vec()),
-        (0_usize..900).prop_map(|n| format!("HTTP/1.1 404 Not Found\r\nServer: x\r\ncontent-length: {n}\r\n\r\n{}", "b".repeat(n)).into_bytes()),
+        (0_usize..900)
+            .prop_map(|n| format!("HTTP/1.1 404 Not Found\r\nServer: x\r\ncontent-length: {n}\r\n\r\n{}", "b".repeat(n)).into_bytes()),
     ];
     prop::collection::vec(one, 1..12).prop_map(|all| (all.concat(), all.len() as u64))
 }

@@ -3,10 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use aya::EbpfError;
 use aya::maps::MapError;
 use aya::programs::ProgramError;
 use aya::programs::links::LinkError;
-use aya::EbpfError;
 use thiserror::Error;
 
 /// Why the probe could not be attached or read.

@@ -18,9 +18,9 @@ use super::{Attached, Probe, ProbeConfig, ProbeError, rules, sockets};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probe.o"));
 
-/// Places in the program arrays, as the programs call them.
-const MAIN: u32 = 0;
-const ADOPT: u32 = 1;
+/// The programs of each direction, by their place in its array, as they call each other.
+const CHAINS: [(&str, &[&str]); 2] =
+    [("INGRESS_PROGRAMS", &["probe_ingress", "adopt_ingress", "early_ingress"]), ("EGRESS_PROGRAMS", &["probe_egress", "adopt_egress"])];
 
 /// The links that keep the programs in place; each is closed with its descriptor.
 pub(super) struct Links {
@@ -35,10 +35,16 @@ impl Links {
     }
 }
 
-/// A link whose cgroup was removed, or that somebody detached by force, has no cgroup any more.
+/// Whether the link still holds a cgroup. One whose cgroup was removed, or that somebody detached by force, tells of cgroup 0.
+/// The kernel's description of our descriptor is read, since aya does not pass that part on.
 fn is_live(link: &FdLink) -> bool {
-    let _ = link;
-    true
+    let Ok(info) = link.info() else { return false };
+    let Ok(descriptors) = std::fs::read_dir("/proc/self/fdinfo") else { return false };
+    descriptors.flatten().any(|entry| {
+        let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse::<u64>().ok());
+        value("link_id") == Some(u64::from(info.id())) && value("cgroup_id").is_some_and(|id| id != 0)
+    })
 }
 
 pub(super) fn attach(config: &ProbeConfig<'_>) -> Result<Probe, ProbeError> {
@@ -56,18 +62,13 @@ pub(super) fn attach(config: &ProbeConfig<'_>) -> Result<Probe, ProbeError> {
     rule_map.set(0, rules, 0).map_err(map("RULES"))?;
     let mut found: HashMap<MapData, u64, u32> = take(&mut object, "FOUND")?;
 
-    for name in ["probe_ingress", "probe_egress", "adopt_ingress", "adopt_egress"] {
-        skb_program(&mut object, name)?.load().map_err(program(name))?;
-    }
     let mut chains = Vec::new();
-    for (array, names) in [
-        ("INGRESS_PROGRAMS", ["probe_ingress", "adopt_ingress"]),
-        ("EGRESS_PROGRAMS", ["probe_egress", "adopt_egress"]),
-    ] {
+    for (array, names) in CHAINS {
         let mut chain: ProgramArray<MapData> = take(&mut object, array)?;
-        for (index, name) in [MAIN, ADOPT].into_iter().zip(names) {
-            let fd = skb_program(&mut object, name)?.fd().map_err(program(name))?;
-            chain.set(index, fd, 0).map_err(map(array))?;
+        for (index, &name) in (0..).zip(names) {
+            let hook = skb_program(&mut object, name)?;
+            hook.load().map_err(program(name))?;
+            chain.set(index, hook.fd().map_err(program(name))?, 0).map_err(map(array))?;
         }
         chains.push(chain);
     }
@@ -103,7 +104,7 @@ pub(super) fn attach(config: &ProbeConfig<'_>) -> Result<Probe, ProbeError> {
         malformed: 0,
         edges: config.edges.len(),
         _chains: chains,
-        _object: object,
+        object,
     };
     probe.write_settings(Settings { flags: events | Settings::LISTED, ..current })?;
     Ok(probe)

@@ -7,8 +7,7 @@ use stormdrill_wire::abi::{EdgeRule, MAX_NAMED_EDGES, Rules, protocol, role};
 
 use super::ProbeError;
 
-const NO_RULE: EdgeRule =
-    EdgeRule { address: [0; 4], mask: [0; 4], port_first: 0, port_last: 0, role: 0, protocol: 0, flags: 0, edge: 0 };
+const NO_RULE: EdgeRule = EdgeRule { address: [0; 4], mask: [0; 4], port_first: 0, port_last: 0, role: 0, protocol: 0, flags: 0, edge: 0 };
 
 /// The rules of the edges, in their order.
 pub(super) fn of_edges(edges: &[EdgeSpec]) -> Result<Rules, ProbeError> {

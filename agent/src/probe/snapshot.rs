@@ -6,9 +6,7 @@ use aya::maps::{MapData, PerCpuArray, PerCpuValues};
 use stormdrill_core::edge::EdgeId;
 use stormdrill_core::event::Epoch;
 use stormdrill_core::window::EdgeCounts;
-use stormdrill_wire::abi::{
-    EDGE_SLOTS, EPOCH_SLOTS, EdgeCounters, FIRST_STATUS, OTHER_DOWNSTREAM, OTHER_INGRESS, health,
-};
+use stormdrill_wire::abi::{EDGE_SLOTS, EPOCH_SLOTS, EdgeCounters, FIRST_STATUS, OTHER_DOWNSTREAM, OTHER_INGRESS, health};
 
 use super::ProbeError;
 use crate::clock;
@@ -44,8 +42,6 @@ pub struct Health {
     pub storage_failed: u64,
     /// Packets whose headers could not be read.
     pub headers_unreadable: u64,
-    /// Segments that came with the end of a handshake and could not be kept.
-    pub handshake_data_lost: u64,
     /// Records that could not be decoded.
     pub records_malformed: u64,
 }
@@ -138,17 +134,12 @@ pub(super) fn read(
         assumed_heads: one(health::ASSUMED_HEADS)?,
         storage_failed: one(health::STORAGE_FAILED)?,
         headers_unreadable: one(health::HEADERS_UNREADABLE)?,
-        handshake_data_lost: one(health::HANDSHAKE_DATA_LOST)?,
         records_malformed,
     };
     Ok(Snapshot { at_ns: clock::monotonic_ns(), health, slots, status, other })
 }
 
-fn edge_values(
-    counters: &PerCpuArray<MapData, EdgeCounters>,
-    slot: u32,
-    edge: u32,
-) -> Result<PerCpuValues<EdgeCounters>, ProbeError> {
+fn edge_values(counters: &PerCpuArray<MapData, EdgeCounters>, slot: u32, edge: u32) -> Result<PerCpuValues<EdgeCounters>, ProbeError> {
     counters.get(&(slot * EDGE_SLOTS + edge), 0).map_err(|source| ProbeError::Map { map: "COUNTERS", source })
 }
 

@@ -14,6 +14,7 @@ mod every_window;
 mod guards;
 mod hostile;
 mod limits;
+mod metrics;
 mod recoveries;
 mod samples;
 mod simulated;
@@ -59,7 +60,7 @@ impl Seen {
         Self { latency_ms, ..self }
     }
 
-    fn window(self) -> EdgeWindow {
+    pub(crate) fn window(self) -> EdgeWindow {
         let failures = self.failures.min(self.requests);
         let answered = usize::try_from(self.requests - failures - self.pending).unwrap();
         let failed = usize::try_from(failures).unwrap();

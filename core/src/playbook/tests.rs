@@ -236,10 +236,10 @@ fn what_a_later_version_knows_is_said_to_be_that() {
     );
     refused(
         "retry ratio recovers within 2 windows",
-        "web goodput >= 3/s",
+        "web late starts <= 3",
         Later,
-        "goodput",
-        "`goodput` is not in this version of stormdrill",
+        "late starts",
+        "`late starts` is not in this version of stormdrill",
     );
 }
 

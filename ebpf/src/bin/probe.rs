@@ -10,18 +10,24 @@ mod classify;
 mod conns;
 #[path = "../probe/count.rs"]
 mod count;
+#[path = "../probe/early.rs"]
+mod early;
 #[path = "../probe/events.rs"]
 mod events;
 #[path = "../probe/found.rs"]
 mod found;
 #[path = "../probe/hook.rs"]
 mod hook;
+#[path = "../probe/job.rs"]
+mod job;
 #[path = "../probe/life.rs"]
 mod life;
 #[path = "../probe/maps.rs"]
 mod maps;
 #[path = "../probe/packet.rs"]
 mod packet;
+#[path = "../probe/watch.rs"]
+mod watch;
 
 use aya_ebpf::{
     macros::{cgroup_skb, sock_ops},
@@ -44,6 +50,12 @@ pub fn probe_egress(ctx: SkBuffContext) -> i32 {
 #[cgroup_skb(ingress)]
 pub fn adopt_ingress(ctx: SkBuffContext) -> i32 {
     hook::adopt(&ctx, true, &maps::INGRESS_PROGRAMS)
+}
+
+/// Segments with data that reach a listener. Called by `adopt_ingress` only.
+#[cgroup_skb(ingress)]
+pub fn early_ingress(ctx: SkBuffContext) -> i32 {
+    hook::early(&ctx)
 }
 
 /// Segments that leave a socket of which nothing is known yet. Called by `probe_egress` only.

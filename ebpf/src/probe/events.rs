@@ -6,7 +6,8 @@ use aya_ebpf::{
 };
 use stormdrill_wire::{
     abi::{Addresses, EdgeCounters, EventHeader, HEAD_CAPTURE, REQUEST_CAPTURE, RESPONSE_CAPTURE, health, kind},
-    conn::{Book, Piece},
+    conn::Book,
+    read::Piece,
 };
 
 use crate::{count, maps::EVENTS, packet::within};
@@ -63,7 +64,7 @@ impl Sender {
     }
 
     #[inline(always)]
-    fn lost(&self) {
+    pub fn lost(&self) {
         // SAFETY: `counters` points into the counters map.
         count::add(unsafe { &raw mut (*self.counters).events_lost }, 1);
         count::health(health::EVENTS_LOST);
@@ -86,6 +87,7 @@ impl Sender {
     }
 
     /// A piece of a head with up to `body` bytes of what follows it, as far as the capture limits allow.
+    #[expect(clippy::too_many_arguments, reason = "inlined, so that no argument is ever passed; a struct would live on the 512-byte stack")]
     #[inline(always)]
     pub fn head(&self, skb: *mut __sk_buff, payload: u32, book: *const Book, subject: Subject, piece: Piece, body: u32, scratch: *mut u64) {
         let limit = if subject.kind == kind::REQUEST { REQUEST_CAPTURE } else { RESPONSE_CAPTURE };

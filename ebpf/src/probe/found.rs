@@ -21,29 +21,35 @@ use crate::{
 
 const LISTEN: u32 = 10;
 
-/// Gives state to a connection that has none. False while its role may still become known, and for a listener.
+/// What became of a socket without state.
+pub enum Adoption {
+    /// It has state now.
+    Done,
+    /// It is a listener, and its segment has data.
+    Listener,
+    /// Nothing: its role may still become known.
+    None,
+}
+
+/// Gives state to a connection that has none.
 #[inline(always)]
-pub fn adopt(skb: *mut __sk_buff, sk: *mut bpf_sock, segment: &Segment, incoming: bool, epoch: u32, flags: u32) -> bool {
+pub fn adopt(skb: *mut __sk_buff, sk: *mut bpf_sock, segment: &Segment, incoming: bool, epoch: u32, flags: u32) -> Adoption {
     // SAFETY: a full socket; the helper takes the context; map pointers are checked before use.
     unsafe {
         if (*sk).state == LISTEN {
-            // Data that arrives with the end of a handshake passes here with the listener, and not again with the child.
-            if segment.len > 0 {
-                count::health(health::HANDSHAKE_DATA_LOST);
-            }
-            return false;
+            return if segment.len > 0 && incoming { Adoption::Listener } else { Adoption::None };
         }
         let cookie = bpf_get_socket_cookie(skb.cast());
         let known = FOUND.get_ptr(cookie);
         if known.is_none() && flags & Settings::LISTED == 0 {
-            return false;
+            return Adoption::None;
         }
         let role = if let Some(role) = known { *role as u8 } else { role::UNKNOWN };
         let addresses = packet::addresses(skb, segment, incoming);
         let conn = conns::get_or_create(sk);
         if conn.is_null() {
             count::health(health::STORAGE_FAILED);
-            return false;
+            return Adoption::None;
         }
         *conn = Conn::found(role);
         (*conn).book.cookie = cookie;
@@ -53,7 +59,7 @@ pub fn adopt(skb: *mut __sk_buff, sk: *mut bpf_sock, segment: &Segment, incoming
             if classify::may_be_named(&addresses) {
                 count::health(health::UNKNOWN_ROLE);
             }
-            return true;
+            return Adoption::Done;
         }
         let _ = FOUND.remove(cookie);
         let edge = classify::edge(role, &addresses);
@@ -65,7 +71,7 @@ pub fn adopt(skb: *mut __sk_buff, sk: *mut bpf_sock, segment: &Segment, incoming
             let subject = Subject { kind: kind::OPENED, index: 0, status: 0, flags: 0 };
             Sender { epoch, counters }.connection(&raw const (*conn).book, subject, &addresses);
         }
-        true
+        Adoption::Done
     }
 }
 

@@ -8,18 +8,21 @@ use aya_ebpf::{
     programs::SkBuffContext,
 };
 use stormdrill_wire::{
-    abi::{EventHeader, MAX_NAMED_EDGES, health, kind, role},
-    conn::{self, Book, Conn, Head, Piece, Rest, Sink, side},
-    flow::{AT_MARK, Flow, IN_HOLE, Place},
-    http1::{Body, Machine},
+    abi::{health, role},
+    conn::{Book, Conn},
+    flow::{AT_MARK, Flow, Place},
+    http1::Machine,
+    read::{self, Rest},
 };
 
 use crate::{
-    conns, count,
-    events::{Sender, Subject},
-    found,
+    conns, count, early,
+    events::Sender,
+    found::{self, Adoption},
+    job::Job,
     maps::CHUNKS,
     packet::{self, Bytes, Packet, Segment},
+    watch::{self, Watch},
 };
 
 const PASS: i32 = 1;
@@ -27,6 +30,7 @@ const PASS: i32 = 1;
 /// Places in the program arrays.
 const MAIN: u32 = 0;
 const ADOPT: u32 = 1;
+const EARLY: u32 = 2;
 
 /// What a hook needs to know of a packet before it looks at the connection.
 struct Arrival {
@@ -60,11 +64,25 @@ pub fn see(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray) -> i32 
 /// Gives a connection without state one if it can, and then has its packet looked at.
 #[inline(always)]
 pub fn adopt(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray) -> i32 {
-    if let Some(arrival) = arrival(ctx)
-        && found::adopt(arrival.skb, arrival.sk, &arrival.segment, incoming, arrival.epoch, arrival.flags)
-    {
+    if let Some(arrival) = arrival(ctx) {
+        let next = match found::adopt(arrival.skb, arrival.sk, &arrival.segment, incoming, arrival.epoch, arrival.flags) {
+            Adoption::Done => MAIN,
+            Adoption::Listener => EARLY,
+            Adoption::None => return PASS,
+        };
         // SAFETY: the array holds programs of this type only.
-        unsafe { programs.tail_call(ctx, MAIN) };
+        unsafe { programs.tail_call(ctx, next) };
+    }
+    PASS
+}
+
+/// Reads a segment that reached a listener.
+#[inline(always)]
+pub fn early(ctx: &SkBuffContext) -> i32 {
+    if let Some(arrival) = arrival(ctx)
+        && arrival.segment.len > 0
+    {
+        early::keep(arrival.skb, &arrival.segment);
     }
     PASS
 }
@@ -148,67 +166,20 @@ fn observe(skb: *mut __sk_buff, conn: *mut Conn, segment: &Segment, incoming: bo
             seq: segment.seq,
             watch: Watch { skb, payload: segment.payload, len: segment.len, book, flow, incoming, sender, flags },
         };
-        conn::begin(&mut *flow);
+        read::begin(&mut *flow);
         job.run();
-        let (rest, read) = conn::finish(&mut *flow, segment.seq, segment.len);
+        let (rest, count) = read::finish(&mut *flow, segment.seq, segment.len);
         let bytes = (&raw mut (*counters).request_bytes).add((*book).side(incoming));
-        count::add(bytes, read as u64);
+        count::add(bytes, count as u64);
         match rest {
             Rest::None => false,
             Rest::Again => true,
             Rest::HeadAssumed => {
-                assume(&job.watch, flow);
+                watch::assume(&job.watch, flow);
                 false
             }
         }
     }
-}
-
-/// A segment that is being read.
-struct Job {
-    bytes: Bytes,
-    saved: Machine,
-    seq: u32,
-    watch: Watch,
-}
-
-/// Calls `step` sixteen times for each token, until there is nothing left.
-///
-/// Written out, and `step` a function that is really called: a loop has one place in the program for all its rounds, and
-/// the verifier, which keeps only a few states for each place, would go through every sequence of rounds. Here each call
-/// is a place of its own, and is gone through once.
-macro_rules! sixteen_each {
-    ($step:expr; $($_token:tt)*) => {
-        $(sixteen_each!(@ $_token $step $step $step $step $step $step $step $step $step $step $step $step $step $step $step $step);)*
-    };
-    (@ $_token:tt $($step:expr)*) => { $(if !$step { break; })* };
-}
-
-impl Job {
-    #[inline(always)]
-    fn run(&mut self) {
-        #[expect(clippy::never_loop, reason = "the way to leave a sequence early")]
-        loop {
-            sixteen_each!(step(self); 1 2 3);
-            break;
-        }
-        end(self);
-    }
-}
-
-/// One step; false at the end.
-#[inline(never)]
-fn step(job: &mut Job) -> bool {
-    // SAFETY: `flow` points into socket storage; the job holds no other reference to it.
-    let flow = unsafe { &mut *job.watch.flow };
-    conn::Run::new(flow, &mut job.saved, job.seq).step(&mut job.bytes, &mut job.watch)
-}
-
-#[inline(never)]
-fn end(job: &mut Job) {
-    // SAFETY: as above.
-    let flow = unsafe { &mut *job.watch.flow };
-    conn::Run::new(flow, &mut job.saved, job.seq).end(&mut job.bytes, &mut job.watch);
 }
 
 /// The flow of a direction.
@@ -235,24 +206,6 @@ unsafe fn note_end(book: *mut Book, flags: u8, incoming: bool) {
     }
 }
 
-/// The head in the hole goes on in bytes that passed before: it is taken as complete.
-#[inline(always)]
-unsafe fn assume(watch: &Watch, flow: *mut Flow) {
-    count::health(health::ASSUMED_HEADS);
-    // SAFETY: the caller's pointers are into socket storage and the counters map.
-    unsafe {
-        let machine = &raw const (*flow).machines[IN_HOLE];
-        let side = watch.side();
-        if side == side::RESPONSE && !(*machine).status_known() {
-            return;
-        }
-        let (head, _) = (*watch.book).complete(side, &*machine);
-        if let Some(head) = head {
-            watch.count(head.status);
-        }
-    }
-}
-
 #[inline(always)]
 fn over_budget(conn: *mut Conn, segment: &Segment, incoming: bool) {
     count::health(health::SEGMENTS_OVER_BUDGET);
@@ -261,94 +214,5 @@ fn over_budget(conn: *mut Conn, segment: &Segment, incoming: bool) {
         let flow = flow(conn, incoming);
         (*flow).machines[AT_MARK].lose();
         (*flow).marks[AT_MARK] = segment.seq.wrapping_add(segment.len);
-    }
-}
-
-/// Books what a run finds.
-struct Watch {
-    skb: *mut __sk_buff,
-    payload: u32,
-    len: u32,
-    book: *mut Book,
-    flow: *mut Flow,
-    incoming: bool,
-    sender: Sender,
-    flags: u32,
-}
-
-impl Watch {
-    #[inline(always)]
-    fn side(&self) -> usize {
-        // SAFETY: `book` points into socket storage.
-        unsafe { (*self.book).side(self.incoming) }
-    }
-
-    #[inline(always)]
-    fn wants_events(&self) -> bool {
-        // SAFETY: as above.
-        count::wants_events(self.flags) && (unsafe { (*self.book).edge } as usize) < MAX_NAMED_EDGES
-    }
-
-    #[inline(always)]
-    fn count(&self, status: u16) {
-        // SAFETY: `counters` points into the counters map.
-        unsafe {
-            if status == 0 {
-                count::add(&raw mut (*self.sender.counters).requests, 1);
-            } else {
-                count::response(self.sender.counters, status);
-            }
-        }
-    }
-
-    /// Sends a piece and up to `body` bytes of what follows it.
-    #[inline(always)]
-    fn send(&self, index: u32, status: u16, flags: u8, piece: Piece, body: u64) {
-        let kind = if status == 0 { kind::REQUEST } else { kind::RESPONSE };
-        let here = (self.len - piece.to) as u64;
-        let body = if body > here { here } else { body };
-        let subject = Subject { kind, index, status, flags };
-        // SAFETY: `flow` points into socket storage.
-        let scratch = unsafe { &raw mut (*self.flow).stretch.scratch };
-        self.sender.head(self.skb, self.payload, self.book, subject, piece, body as u32, scratch);
-    }
-}
-
-impl Sink for Watch {
-    #[inline(always)]
-    fn complete(&mut self, machine: &Machine) -> (Option<Head>, Body) {
-        // SAFETY: `book` points into socket storage, apart from the machine's flow.
-        unsafe { (*self.book).complete(self.side(), machine) }
-    }
-
-    #[inline(always)]
-    fn head(&mut self, head: Head, piece: Piece, declared: u64) {
-        self.count(head.status);
-        if self.wants_events() && !head.orphan {
-            self.send(head.index, head.status, EventHeader::COMPLETE, piece, declared);
-        }
-    }
-
-    #[inline(always)]
-    fn part(&mut self, machine: &Machine, piece: Piece) {
-        if !self.wants_events() {
-            return;
-        }
-        // SAFETY: as above.
-        let (requests, responses) = unsafe { ((*self.book).request_count, (*self.book).response_count) };
-        if self.side() == side::REQUEST {
-            self.send(requests, 0, 0, piece, 0);
-        } else if machine.status_known() && machine.status() >= 200 && responses != requests {
-            self.send(responses, machine.status(), 0, piece, 0);
-        }
-    }
-
-    #[inline(always)]
-    fn foreign(&mut self) {
-        if self.side() == side::REQUEST {
-            // SAFETY: `counters` points into the counters map.
-            count::add(unsafe { &raw mut (*self.sender.counters).unparsed_connections }, 1);
-            count::health(health::UNPARSED_CONNECTIONS);
-        }
     }
 }

@@ -13,7 +13,7 @@ use stormdrill_wire::{
 };
 
 use crate::{
-    classify, conns, count,
+    classify, conns, count, early,
     events::{Sender, Subject},
 };
 
@@ -109,6 +109,9 @@ unsafe fn established(ops: *mut bpf_sock_ops, sk: *mut bpf_sock, role: u8) {
         if events {
             let subject = Subject { kind: kind::OPENED, index: 0, status: 0, flags: 0 };
             sender.connection(book, subject, &addresses(ops));
+        }
+        if role == role::INGRESS {
+            early::give(conn, &addresses(ops), (*ops).rcv_nxt, &sender, events);
         }
     }
 }
@@ -231,12 +234,8 @@ unsafe fn addresses(ops: *mut bpf_sock_ops) -> Addresses {
             addresses.local = [0, 0, 0xffff_u32.to_be(), word::<LOCAL_IP4>(ops)];
             addresses.remote = [0, 0, 0xffff_u32.to_be(), word::<REMOTE_IP4>(ops)];
         } else {
-            addresses.local = [
-                word::<LOCAL_IP6>(ops),
-                word::<{ LOCAL_IP6 + 4 }>(ops),
-                word::<{ LOCAL_IP6 + 8 }>(ops),
-                word::<{ LOCAL_IP6 + 12 }>(ops),
-            ];
+            addresses.local =
+                [word::<LOCAL_IP6>(ops), word::<{ LOCAL_IP6 + 4 }>(ops), word::<{ LOCAL_IP6 + 8 }>(ops), word::<{ LOCAL_IP6 + 12 }>(ops)];
             addresses.remote = [
                 word::<REMOTE_IP6>(ops),
                 word::<{ REMOTE_IP6 + 4 }>(ops),

@@ -10,7 +10,7 @@ use stormdrill_wire::{
     conn::Conn,
 };
 
-use crate::packet::Chunk;
+use crate::{early::Early, packet::Chunk};
 
 /// One element; user space writes the epoch, the programs read it once a run.
 #[map]
@@ -32,6 +32,11 @@ pub static HEALTH: PerCpuArray<u64> = PerCpuArray::with_max_entries(health::COUN
 #[map]
 pub static CHUNKS: PerCpuArray<Chunk> = PerCpuArray::with_max_entries(1, 0);
 
+/// What came with the end of a handshake, between the hook, which sees it with the listener, and the call that tells of
+/// the new socket: both happen on one CPU, one right after the other.
+#[map]
+pub static EARLY: PerCpuArray<Early> = PerCpuArray::with_max_entries(1, 0);
+
 /// State of each connection. Freed with its socket, so it needs no clean-up and never runs full.
 #[btf_map]
 pub static CONNS: SkStorage<Conn> = SkStorage::new();
@@ -46,8 +51,8 @@ pub static EVENTS: RingBuf = RingBuf::with_byte_size(8 << 20, 0);
 
 /// The ingress hook itself, for segments that need more than one run, and the adoption of a connection without state.
 #[map]
-pub static INGRESS_PROGRAMS: ProgramArray = ProgramArray::with_max_entries(2, 0);
+pub static INGRESS_PROGRAMS: ProgramArray = ProgramArray::with_max_entries(3, 0);
 
 /// The same for the egress hook. Two arrays, since one may hold programs of one attach type only.
 #[map]
-pub static EGRESS_PROGRAMS: ProgramArray = ProgramArray::with_max_entries(2, 0);
+pub static EGRESS_PROGRAMS: ProgramArray = ProgramArray::with_max_entries(3, 0);

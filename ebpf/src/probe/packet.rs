@@ -8,8 +8,8 @@ use core::arch::asm;
 use aya_ebpf::{bindings::__sk_buff, helpers::generated::bpf_skb_load_bytes};
 use stormdrill_wire::{
     abi::Addresses,
-    conn::{CHUNK, Payload},
     http1::Window,
+    read::{CHUNK, Payload},
 };
 
 pub const FIN: u8 = 1;
@@ -153,7 +153,7 @@ pub struct Bytes {
 #[repr(C)]
 pub struct Chunk {
     token: u64,
-    bytes: [u8; CHUNK + 8],
+    bytes: [u8; CHUNK + 16],
 }
 
 impl Window for Bytes {
