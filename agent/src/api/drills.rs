@@ -36,7 +36,7 @@ pub(super) fn operations() -> Vec<Operation> {
                 schema: r#"{"type": "string", "minLength": 1, "maxLength": 255}"#,
                 description: "A repeated request with the same key finds the drill that the first one started.",
             }],
-            body: &[(YAML, "Text"), (JSON, "NamedPlaybook")],
+            body: &[(YAML, "Playbook"), (JSON, "NamedPlaybook")],
             answers: &[
                 Answer { status: 201, description: "It runs; Location says where.", media: JSON, schema: "Drill" },
                 Answer { status: 200, description: "The same request started it before.", media: JSON, schema: "Drill" },

@@ -41,7 +41,7 @@ pub(super) fn operations() -> Vec<Operation> {
             id: "validatePlaybook",
             summary: "Check a playbook without running it",
             parameters: &[],
-            body: &[(YAML, "Text")],
+            body: &[(YAML, "Anything")],
             answers: &[Answer { status: 200, description: "Good or not, and what is wrong.", media: JSON, schema: "Validation" }],
             problems: &[Kind::BadRequest, Kind::SlowBody, Kind::BodyTooLarge, Kind::UnsupportedMedia],
             route: post(validate),
