@@ -18,6 +18,7 @@ mod observe;
 mod output;
 pub mod plan;
 mod remote;
+mod report;
 mod run;
 mod serve;
 pub mod validate;
@@ -78,6 +79,27 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         socket: Option<PathBuf>,
     },
+    /// Show a past result: `run --json` wrote it.
+    Report {
+        /// The result.
+        #[arg(value_name = "RESULT.json")]
+        result: PathBuf,
+        /// How to show it.
+        #[arg(long, value_enum, default_value = "text")]
+        format: report::Format,
+        /// Write it to this file; without it, to stdout.
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Show what got better or worse from one result to another. Exits 0 either way.
+    Compare {
+        /// The earlier result.
+        #[arg(value_name = "A.json")]
+        before: PathBuf,
+        /// The later one.
+        #[arg(value_name = "B.json")]
+        after: PathBuf,
+    },
     /// Say what this host's kernel and privileges allow.
     Doctor {
         /// As JSON.
@@ -101,7 +123,7 @@ struct Run {
     /// Write the result as JSON; `-` is stdout.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the reports into this folder.
+    /// Write every report into this folder: result.json, report.txt, junit.xml, report.md, report.html.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
     /// Override a value of the playbook: a dotted path and its new value, as `phases.fault=30s`.
@@ -156,6 +178,8 @@ pub fn main() -> Exit {
         Command::Serve { config } => serve::run(config.as_deref(), &cli.state_dir),
         Command::Status { json, socket: given } => remote::status(&socket(given), json),
         Command::Abort { id, socket: given } => remote::abort(&socket(given), &id),
+        Command::Report { result, format, output } => report::report(&result, format, output.as_deref()),
+        Command::Compare { before, after } => report::compare(&before, &after),
         Command::Doctor { json } => doctor::run(json, &cli.state_dir),
         Command::Clean { force } => clean::run(&cli.state_dir, force),
     }

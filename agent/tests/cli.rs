@@ -168,3 +168,49 @@ fn validate_and_plan_need_no_privilege() {
     assert_eq!((planned.code, planned.stderr.as_str()), (Some(0), ""), "{planned:#?}");
     assert!(planned.stdout.contains("http_status") && planned.stdout.contains("store"), "{planned:#?}");
 }
+
+/// A drill's result, as measured on a lab.
+const RESULT: &str = include_str!("../../core/src/report/tests/measured.json");
+
+#[test]
+fn a_past_result_is_shown_in_every_format_without_any_privilege() {
+    let nobody = Nobody::new();
+    let path = nobody.write("result.json", RESULT);
+    let path = path.to_str().unwrap();
+    for (format, start) in
+        [("text", "\nretry-amplification: FAIL"), ("json", "{"), ("junit", "<?xml"), ("markdown", "## "), ("html", "<!DOCTYPE html>")]
+    {
+        let ended = Process::start(&mut nobody.command(&["report", path, "--format", format])).end();
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{format}: {ended:#?}");
+        assert!(ended.stdout.starts_with(start), "{format}: {}", ended.stdout);
+        assert!(ended.stdout.contains("retry-amplification"), "{format}");
+    }
+    let shown = Process::start(&mut nobody.command(&["report", path])).end();
+    assert!(shown.stdout.contains("45.12%") && shown.stdout.contains("34.43% to 56.7%"), "{}", shown.stdout);
+    let again = Process::start(&mut nobody.command(&["report", path, "--format", "json"])).end();
+    assert_eq!(again.stdout, RESULT);
+}
+
+#[test]
+fn results_are_compared_and_what_is_no_result_is_bad_usage() {
+    let nobody = Nobody::new();
+    let before = nobody.write("before.json", RESULT);
+    let after = nobody.write(
+        "after.json",
+        &RESULT.replacen("\"verdict\": \"fail\",\n      \"observed\"", "\"verdict\": \"pass\",\n      \"observed\"", 1),
+    );
+    let (before, after) = (before.to_str().unwrap(), after.to_str().unwrap());
+    let compared = Process::start(&mut nobody.command(&["compare", before, after])).end();
+    assert_eq!((compared.code, compared.stderr.as_str()), (Some(0), ""), "{compared:#?}");
+    let line = compared.stdout.lines().find(|line| line.contains("downstream QPS increase")).unwrap();
+    assert!(line.contains("better"), "{}", compared.stdout);
+    let other = nobody.write("other.json", "{\"schema\": \"stormdrill/observe/1\"}");
+    let other = other.to_str().unwrap();
+    for arguments in
+        [vec!["report", other], vec!["compare", before, other], vec!["report", "no/such.json"], vec!["report", before, "--format", "pdf"]]
+    {
+        let ended = Process::start(&mut nobody.command(&arguments)).end();
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(64), ""), "{arguments:?}: {ended:#?}");
+        assert!(ended.stderr.contains("observe/1") || ended.stderr.contains("No such file") || ended.stderr.contains("pdf"), "{ended:#?}");
+    }
+}

@@ -48,6 +48,45 @@ pub enum Metric {
         /// Quantile, 0 to 1 exclusive.
         quantile: f64,
     },
+    /// Quantile of the time to the answer.
+    Latency {
+        /// Quantile, 0 to 1 exclusive.
+        quantile: f64,
+    },
+    /// Attempts per ingress request, not compared with the baseline unless by `increase`.
+    DownstreamPerIngress,
+    /// Requests answered without failure, a second.
+    Goodput,
+    /// Of the failures, those that said so: an answer, a reset, a closed or refused connection. The others hung.
+    ExplicitFailureRatio,
+    /// Most attempts seen of one logical request.
+    AttemptsMax,
+    /// Downstream edges that retry, of the whole drill.
+    LayersRetrying,
+    /// Attempts for each one that was answered without failure.
+    CostPerSuccess,
+    /// Most connections open at the end of a window.
+    Connections,
+    /// Connections established.
+    ConnectionsOpened,
+    /// `connect()` calls that came to nothing.
+    ConnectFailures,
+    /// Segments that TCP sent again, per request.
+    RetransmitRatio,
+}
+
+impl Metric {
+    /// Whether it is a property of the whole drill, so that no edge can be named.
+    #[must_use]
+    pub const fn is_of_drill(self) -> bool {
+        matches!(self, Self::LayersRetrying)
+    }
+
+    /// Whether more of it is better.
+    #[must_use]
+    pub const fn is_good(self) -> bool {
+        matches!(self, Self::SuccessRatio | Self::Goodput | Self::ExplicitFailureRatio)
+    }
 }
 
 /// Denominator of the retry ratio; 20% of all is 25% of first attempts.

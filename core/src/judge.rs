@@ -63,11 +63,16 @@ pub struct Evidence<'a> {
     pub load: Option<LoadHealth>,
 }
 
+/// How late a request of the load generator may start before it counts as late, nanoseconds.
+pub const MOST_LAG_NS: u64 = 10_000_000;
+
 /// Whether the load was what the playbook asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LoadHealth {
     /// 99th percentile of how late requests started, nanoseconds.
     pub lag_p99_ns: u64,
+    /// Requests that started more than [`MOST_LAG_NS`] late.
+    pub late: u64,
     /// Requests that should have started.
     pub scheduled: u64,
     /// Requests that did.
@@ -118,7 +123,7 @@ pub struct Judgement {
     pub observed: Option<f64>,
     /// The limit in `unit`.
     pub limit: Option<f64>,
-    /// `ratio`, `1/s`, `x`, `s`, `windows`.
+    /// `ratio`, `1/s`, `x`, `s`, `windows`, `count`.
     pub unit: &'static str,
     /// Confidence interval of `observed`, at the level that the verdict used.
     pub interval: Option<(f64, f64)>,

@@ -21,6 +21,12 @@ pub mod quotient;
 
 pub mod amplification;
 
+pub mod evidence;
+
+pub mod power;
+
+pub mod trend;
+
 #[cfg(test)]
 pub(crate) mod simulation;
 

@@ -11,12 +11,13 @@ use stormdrill_core::report::json;
 use stormdrill_core::result::DrillResult;
 use thiserror::Error;
 
+use super::report::Format;
 use super::{host, output};
 use crate::diagnostic::{self, Style};
 use crate::drill::{self, Carried, DrillError};
 use crate::exit::Exit;
 use crate::playbook_file;
-use crate::report::{log, progress, terminal};
+use crate::report::{log, progress};
 use crate::signals;
 
 /// Why a drill has no result.
@@ -63,18 +64,18 @@ fn drill(playbook: &Playbook, args: &super::Run, state_dir: &Path) -> Result<Exi
 }
 
 fn deliver(result: &DrillResult, args: &super::Run) -> Result<(), RunError> {
-    let text = terminal::render(&json::Run::of(result));
-    let json = json::run(result);
+    let run = json::Run::of(result);
     if args.json.as_deref() != Some(Path::new("-")) {
-        output::stdout(&text);
+        output::stdout(&Format::Text.render(&run));
     }
     if let Some(path) = &args.json {
-        write(path, &json)?;
+        write(path, &Format::Json.render(&run))?;
     }
     if let Some(folder) = &args.report {
         fs::create_dir_all(folder).map_err(|source| RunError::Write { path: folder.clone(), source })?;
-        write(&folder.join("result.json"), &json)?;
-        write(&folder.join("report.txt"), &text)?;
+        for (format, name) in Format::FILES {
+            write(&folder.join(name), &format.render(&run))?;
+        }
     }
     Ok(())
 }

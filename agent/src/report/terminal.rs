@@ -4,7 +4,8 @@ use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{ContentArrangement, Table};
 use stormdrill_core::report::chart::series;
 use stormdrill_core::report::json::Run;
-use stormdrill_core::report::json::edge::Edge;
+use stormdrill_core::report::risen::{self, Risen};
+use stormdrill_core::report::rows;
 use stormdrill_core::report::text::{VERDICT_HEADS, verdicts};
 
 use super::chart;
@@ -19,7 +20,8 @@ pub fn render(run: &Run) -> String {
     if !run.expectations.is_empty() {
         parts.push(table(&VERDICT_HEADS, verdicts(run)));
     }
-    parts.push(table(&EDGE_HEADS, run.edges.iter().flat_map(edge_rows)));
+    parts.push(risen_edges(run));
+    parts.push(table(&rows::EDGE_HEADS, rows::edges(run)));
     parts.push(charts(run));
     parts.push(quality(run));
     parts.retain(|part| !part.is_empty());
@@ -39,11 +41,15 @@ fn heading(run: &Run) -> String {
             "\nfault {} on {} by {}: {} of {} hit",
             fault.kind, fault.target, fault.backend, fault.packets_hit, fault.packets_selected
         ));
+        if fault.packets_overflowed > 0 {
+            text.push_str(&format!(", {} more lost for lack of room in netem's queue (raise `limit`)", fault.packets_overflowed));
+        }
     }
     text
 }
 
-fn table<const N: usize>(heads: &[&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+/// A table as wide as the widest terminal that it is meant for.
+pub(crate) fn table<const N: usize>(heads: &[&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut table = Table::new();
     table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
     table.set_header(heads.to_vec());
@@ -51,31 +57,6 @@ fn table<const N: usize>(heads: &[&str; N], rows: impl IntoIterator<Item = [Stri
         table.add_row(row.to_vec());
     }
     table.to_string()
-}
-
-const EDGE_HEADS: [&str; 7] = ["edge", "phase", "requests", "per second", "retries", "failed", "p50 / p99"];
-
-fn edge_rows(edge: &Edge) -> Vec<[String; 7]> {
-    edge.phases
-        .iter()
-        .filter(|(name, _)| name.as_str() != "transition")
-        .map(|(name, phase)| {
-            let failed: u64 = phase.failures.values().sum();
-            let latency = match (phase.latency_ms.p50, phase.latency_ms.p99) {
-                (Some(p50), Some(p99)) => format!("{p50:.1} / {p99:.1} ms"),
-                _ => "-".to_owned(),
-            };
-            [
-                format!("{} ({})", edge.name, edge.role),
-                name.clone(),
-                phase.requests.to_string(),
-                phase.qps.map_or_else(|| "-".to_owned(), |qps| format!("{qps:.1}")),
-                phase.retry_ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{:.1}%", 100.0 * ratio)),
-                failed.to_string(),
-                latency,
-            ]
-        })
-        .collect()
 }
 
 fn charts(run: &Run) -> String {
@@ -93,16 +74,10 @@ fn charts(run: &Run) -> String {
 }
 
 fn quality(run: &Run) -> String {
-    let q = &run.data_quality;
-    let mut missing = Vec::new();
-    for (count, what) in [
-        (q.events_lost, "events lost"),
-        (q.unknown_role_connections, "connections of unknown role"),
-        (q.unparsed_connections, "connections that no recogniser took"),
-    ] {
-        if count > 0 {
-            missing.push(format!("{count} {what}"));
-        }
-    }
-    if missing.is_empty() { String::new() } else { format!("not seen: {}", missing.join(", ")) }
+    let unseen = rows::unseen(run);
+    if unseen.is_empty() { String::new() } else { format!("not seen: {}", unseen.join(", ")) }
+}
+
+fn risen_edges(run: &Run) -> String {
+    risen::unnamed(run).iter().map(Risen::sentence).collect::<Vec<_>>().join("\n")
 }

@@ -5,6 +5,7 @@
 //!             | [edge] metric "recovers" ["to" value] "within" (N "windows" | duration)
 //! guard       = [edge] metric op value ["for" N "windows"]
 //! metric      = name ["of first" | "of all"] [p50 … p99.9]
+//! value       = a limit in the metric's unit | factor "x" of the baseline's value
 //! op          = "<" | "<=" | "≤" | ">" | ">=" | "≥"
 //! ```
 //! Case does not matter, nor whether words are parted by spaces or underscores. The first word is an edge if there is
@@ -12,7 +13,7 @@
 
 use std::time::Duration;
 
-use super::metric::{Recovery, Row};
+use super::metric::{Recovery, Row, Unit};
 use super::value;
 use super::{Demand, Expectation, Within};
 use crate::edge::EdgeSpec;
@@ -73,14 +74,26 @@ fn limit(reader: &mut Reader<'_>, row: &Row) -> Result<Demand, GrammarError> {
         return Err(error.advice(format!("give its limit itself, as in `{} <= {}`", row.name, row.example())));
     }
     let op = comparison::read(reader, row)?;
-    let value = if increase { reader.quantity("20%", value::parse_increase)? } else { reader.limit(row)? };
-    let mut phase = PhaseName::Fault;
-    if reader.skip(&["during"]) {
-        phase = self::phase(reader, increase)?;
+    // `1.2x` of a metric that is no factor itself is 1.2 times the baseline's value.
+    let times = reader.peek_quantity().filter(|_| row.increase && row.unit != Unit::Factor && !increase);
+    if let Some((value, words)) = times.and_then(|(text, words)| Some((value::parse_times(&text)?, words))) {
+        reader.at += words;
+        return limit_tail(reader, Demand::Limit { op, value, increase: true, phase: PhaseName::Fault, every_window: false });
     }
-    let every_window = reader.skip(&["in", "every", "window"]) || reader.skip(&["in", "each", "window"]);
+    let value = if increase { reader.quantity("20%", value::parse_increase)? } else { reader.limit(row)? };
+    limit_tail(reader, Demand::Limit { op, value, increase, phase: PhaseName::Fault, every_window: false })
+}
+
+/// `["during" phase] ["in every window"]`
+fn limit_tail(reader: &mut Reader<'_>, mut demand: Demand) -> Result<Demand, GrammarError> {
+    if let Demand::Limit { increase, phase, every_window, .. } = &mut demand {
+        if reader.skip(&["during"]) {
+            *phase = self::phase(reader, *increase)?;
+        }
+        *every_window = reader.skip(&["in", "every", "window"]) || reader.skip(&["in", "each", "window"]);
+    }
     reader.end(&["during fault", "in every window"])?;
-    Ok(Demand::Limit { op, value, increase, phase, every_window })
+    Ok(demand)
 }
 
 fn recovery(reader: &mut Reader<'_>, row: &Row) -> Result<Demand, GrammarError> {

@@ -79,26 +79,36 @@ const fn later(name: &'static str, unit: Unit, roles: &'static [Role]) -> Row {
 }
 
 /// Every metric, those of later versions included.
-pub const METRICS: [Row; 25] = [
-    Row { increase: true, ..row("downstream QPS", Unit::PerSecond, DOWNSTREAM, Some(|_| Metric::DownstreamQps)) },
+pub const METRICS: [Row; 26] = [
+    Row {
+        increase: true,
+        recovery: Recovery::ToBaseline,
+        ..row("downstream QPS", Unit::PerSecond, DOWNSTREAM, Some(|_| Metric::DownstreamQps))
+    },
+    Row { increase: true, ..row("downstream QPS per ingress", Unit::Factor, DOWNSTREAM, Some(|_| Metric::DownstreamPerIngress)) },
     Row { increase: true, ..row("ingress QPS", Unit::PerSecond, INGRESS, Some(|_| Metric::IngressQps)) },
-    row("amplification", Unit::Factor, DOWNSTREAM, Some(|_| Metric::Amplification)),
+    Row { recovery: Recovery::ToBaseline, ..row("amplification", Unit::Factor, DOWNSTREAM, Some(|_| Metric::Amplification)) },
     Row {
         qualifier: Qualifier::Base,
         recovery: Recovery::ToBaseline,
         ..row("retry ratio", Unit::Share, BOTH, Some(|with| Metric::RetryRatio { of: with.base }))
     },
-    row("success ratio", Unit::Share, BOTH, Some(|_| Metric::SuccessRatio)),
+    Row { recovery: Recovery::ToBaseline, ..row("success ratio", Unit::Share, BOTH, Some(|_| Metric::SuccessRatio)) },
     Row {
         qualifier: Qualifier::Quantile,
         ..row("failure latency", Unit::Time, BOTH, Some(|with| Metric::FailureLatency { quantile: with.quantile }))
     },
-    Row { qualifier: Qualifier::Quantile, ..later("latency", Unit::Time, BOTH) },
-    later("goodput", Unit::PerSecond, BOTH),
-    later("explicit failure ratio", Unit::Share, BOTH),
-    later("attempts max", Unit::Count, DOWNSTREAM),
-    later("layers retrying", Unit::Count, DOWNSTREAM),
-    later("cost per success", Unit::Factor, DOWNSTREAM),
+    Row {
+        qualifier: Qualifier::Quantile,
+        increase: true,
+        recovery: Recovery::ToBaseline,
+        ..row("latency", Unit::Time, BOTH, Some(|with| Metric::Latency { quantile: with.quantile }))
+    },
+    Row { increase: true, recovery: Recovery::ToBaseline, ..row("goodput", Unit::PerSecond, BOTH, Some(|_| Metric::Goodput)) },
+    row("explicit failure ratio", Unit::Share, BOTH, Some(|_| Metric::ExplicitFailureRatio)),
+    row("attempts max", Unit::Count, DOWNSTREAM, Some(|_| Metric::AttemptsMax)),
+    row("layers retrying", Unit::Count, DOWNSTREAM, Some(|_| Metric::LayersRetrying)),
+    row("cost per success", Unit::Factor, DOWNSTREAM, Some(|_| Metric::CostPerSuccess)),
     later("non idempotent retries", Unit::Count, DOWNSTREAM),
     later("nonretryable retries", Unit::Count, DOWNSTREAM),
     later("retry after violations", Unit::Count, DOWNSTREAM),
@@ -106,10 +116,10 @@ pub const METRICS: [Row; 25] = [
     later("retry peak to mean", Unit::Factor, DOWNSTREAM),
     later("late starts", Unit::Count, BOTH),
     later("orphan work", Unit::Time, BOTH),
-    later("connections", Unit::Count, BOTH),
-    later("connections opened", Unit::Count, BOTH),
-    later("connect failures", Unit::Count, BOTH),
-    later("retransmit ratio", Unit::Share, BOTH),
+    row("connections", Unit::Count, BOTH, Some(|_| Metric::Connections)),
+    Row { increase: true, ..row("connections opened", Unit::Count, BOTH, Some(|_| Metric::ConnectionsOpened)) },
+    row("connect failures", Unit::Count, DOWNSTREAM, Some(|_| Metric::ConnectFailures)),
+    row("retransmit ratio", Unit::Share, BOTH, Some(|_| Metric::RetransmitRatio)),
     later("metastable", Unit::Count, BOTH),
     later("recovery windows", Unit::Count, BOTH),
 ];
@@ -134,6 +144,11 @@ impl Row {
         self.make.is_some()
     }
 
+    /// Whether it is a property of the whole drill, so that no edge can be named.
+    pub(super) fn is_of_drill(&self) -> bool {
+        self.make.is_some_and(|make| make(Qualified::default()).is_of_drill())
+    }
+
     /// An example of a limit.
     #[must_use]
     pub const fn example(&self) -> &'static str {
@@ -156,6 +171,17 @@ impl Row {
             Metric::RetryRatio { .. } => "retry ratio",
             Metric::SuccessRatio => "success ratio",
             Metric::FailureLatency { .. } => "failure latency",
+            Metric::Latency { .. } => "latency",
+            Metric::DownstreamPerIngress => "downstream QPS per ingress",
+            Metric::Goodput => "goodput",
+            Metric::ExplicitFailureRatio => "explicit failure ratio",
+            Metric::AttemptsMax => "attempts max",
+            Metric::LayersRetrying => "layers retrying",
+            Metric::CostPerSuccess => "cost per success",
+            Metric::Connections => "connections",
+            Metric::ConnectionsOpened => "connections opened",
+            Metric::ConnectFailures => "connect failures",
+            Metric::RetransmitRatio => "retransmit ratio",
         };
         METRICS.iter().find(|row| row.name == name).unwrap_or(&METRICS[0])
     }

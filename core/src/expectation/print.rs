@@ -25,7 +25,7 @@ impl fmt::Display for Metric {
         f.write_str(Row::of(*self).name)?;
         match self {
             Self::RetryRatio { of: RetryBase::First } => f.write_str(" of first"),
-            Self::FailureLatency { quantile } => {
+            Self::FailureLatency { quantile } | Self::Latency { quantile } => {
                 write!(f, " p{}", share::print(*quantile).trim_end_matches('%'))
             }
             _ => Ok(()),
@@ -49,7 +49,9 @@ impl fmt::Display for Expectation {
         let unit = Row::of(self.metric).unit;
         match self.demand {
             Demand::Limit { op, value, increase, phase, every_window } => {
-                if increase {
+                if increase && value < 0.0 {
+                    write!(f, " {op} {}", value::print_times(value))?;
+                } else if increase {
                     write!(f, " increase {op} {}", share::print(value))?;
                 } else {
                     write!(f, " {op} {}", value::print(value, unit))?;

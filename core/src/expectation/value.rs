@@ -47,6 +47,21 @@ pub(super) fn parse_increase(text: &str) -> Result<f64, UnitError> {
     }
 }
 
+/// Reads `1.2x` as what it is of the baseline's value: an increase by 20%. `None` if it is not written so.
+pub(super) fn parse_times(text: &str) -> Option<f64> {
+    text.strip_suffix('x').and_then(plain).map(|times| round(times - 1.0))
+}
+
+/// Writes an increase, which may be below zero, as a factor.
+pub(super) fn print_times(increase: f64) -> String {
+    format!("{}x", units::Plain(round(1.0 + increase)))
+}
+
+/// To the nine decimals in which a limit can sensibly be written, so that one less one is nothing.
+fn round(value: f64) -> f64 {
+    (value * 1e9).round() / 1e9
+}
+
 /// Writes a limit so that it reads back as the same number.
 pub(super) fn print(value: f64, unit: Unit) -> String {
     match unit {

@@ -15,8 +15,23 @@ pub(crate) fn overrule(
     reason: Option<String>,
 ) -> (Verdict, Option<String>) {
     let basis = match metric {
-        Metric::DownstreamQps | Metric::IngressQps | Metric::Amplification => Basis::Counts,
-        Metric::RetryRatio { .. } | Metric::SuccessRatio | Metric::FailureLatency { .. } => Basis::Events,
+        Metric::DownstreamQps
+        | Metric::IngressQps
+        | Metric::Amplification
+        | Metric::DownstreamPerIngress
+        | Metric::Connections
+        | Metric::ConnectionsOpened
+        | Metric::ConnectFailures
+        | Metric::RetransmitRatio => Basis::Counts,
+        Metric::RetryRatio { .. }
+        | Metric::SuccessRatio
+        | Metric::FailureLatency { .. }
+        | Metric::Latency { .. }
+        | Metric::Goodput
+        | Metric::ExplicitFailureRatio
+        | Metric::AttemptsMax
+        | Metric::LayersRetrying
+        | Metric::CostPerSuccess => Basis::Events,
     };
     if let Some(broken) = health::broken(phase, basis, used, evidence) {
         return (Verdict::Invalid, Some(broken));

@@ -34,7 +34,7 @@ pub(crate) fn of(fault: &FaultOutcome, evidence: &Evidence<'_>) -> Effect {
     if fault.counts.hit == 0 {
         return Effect::Missed;
     }
-    if matches!(fault.spec.kind, FaultKind::HttpStatus { .. }) {
+    if matches!(fault.spec.kind, FaultKind::HttpStatus { .. } | FaultKind::Refuse { .. }) {
         return Effect::Failed;
     }
     let during = windows::of_phase(evidence, PhaseName::Fault);
@@ -42,8 +42,11 @@ pub(crate) fn of(fault: &FaultOutcome, evidence: &Evidence<'_>) -> Effect {
     let felt = (0..evidence.edges.len())
         .filter(|&edge| evidence.edges[edge].name == fault.spec.to || evidence.edges[edge].role == Role::Ingress)
         .map(|edge| {
-            let failed = rose(measure::failed_share(edge, &during), measure::failed_share(edge, &baseline));
-            let retried = rose(measure::retry_share(edge, &during, RetryBase::All), measure::retry_share(edge, &baseline, RetryBase::All));
+            let failed = rose(measure::shares::failed_share(edge, &during), measure::shares::failed_share(edge, &baseline));
+            let retried = rose(
+                measure::shares::retry_share(edge, &during, RetryBase::All),
+                measure::shares::retry_share(edge, &baseline, RetryBase::All),
+            );
             if failed || retried {
                 Effect::Failed
             } else if slowed(edge, &during, &baseline) {
@@ -103,7 +106,21 @@ pub(crate) fn untested(metric: Metric, evidence: &Evidence<'_>) -> Option<String
 /// enough for it.
 const fn needed(metric: Metric, kind: &FaultKind) -> Effect {
     match (metric, kind) {
-        (Metric::SuccessRatio | Metric::FailureLatency { .. } | Metric::IngressQps, _) | (_, FaultKind::Delay { .. }) => Effect::Slowed,
+        // Of packets, not of requests: TCP is what is tested.
+        (Metric::RetransmitRatio, _) => Effect::Unfelt,
+        (
+            Metric::SuccessRatio
+            | Metric::FailureLatency { .. }
+            | Metric::IngressQps
+            | Metric::Latency { .. }
+            | Metric::Goodput
+            | Metric::ExplicitFailureRatio
+            | Metric::Connections
+            | Metric::ConnectionsOpened
+            | Metric::ConnectFailures,
+            _,
+        )
+        | (_, FaultKind::Delay { .. } | FaultKind::Rate(_)) => Effect::Slowed,
         _ => Effect::Failed,
     }
 }
@@ -113,7 +130,8 @@ fn reason(fault: &FaultOutcome, effect: Effect) -> String {
     let to = &fault.spec.to;
     let things = match fault.spec.kind {
         FaultKind::HttpStatus { .. } => "answers",
-        FaultKind::Loss { .. } | FaultKind::Delay { .. } => "packets",
+        FaultKind::Refuse { .. } => "connections",
+        _ => "packets",
     };
     let (hit, selected) = (fault.counts.hit, fault.counts.selected);
     match effect {

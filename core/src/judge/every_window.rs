@@ -19,7 +19,7 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
     if scene.judged.is_empty() {
         return limit.judge_gap(Gap::NoWindow(scene.phase));
     }
-    if let Some(gap) = measure::silence(scene) {
+    if let Some(gap) = measure::silence(limit.metric, scene) {
         return limit.judge_gap(gap);
     }
     let mut samples: Vec<(u32, Sample)> = Vec::new();
@@ -69,8 +69,14 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
 /// how many there are.
 fn groups<'a>(metric: Metric, scene: Scene<'a>) -> Vec<&'a [&'a Window]> {
     let fewest = match metric {
-        Metric::DownstreamQps | Metric::IngressQps | Metric::FailureLatency { .. } => 0,
-        Metric::Amplification | Metric::RetryRatio { .. } | Metric::SuccessRatio => FEWEST_ATTEMPTS,
+        Metric::Amplification
+        | Metric::DownstreamPerIngress
+        | Metric::RetryRatio { .. }
+        | Metric::SuccessRatio
+        | Metric::CostPerSuccess
+        | Metric::LayersRetrying
+        | Metric::RetransmitRatio => FEWEST_ATTEMPTS,
+        _ => 0,
     };
     let windows = scene.judged;
     let mut starts = vec![];

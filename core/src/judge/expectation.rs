@@ -21,6 +21,7 @@ pub(crate) fn judge(expectation: &Expectation, evidence: &Evidence<'_>) -> Judge
             named && measure::applies_to(expectation.metric, spec.role)
         })
         .collect();
+    let edges: Vec<usize> = if expectation.metric.is_of_drill() { edges.into_iter().take(1).collect() } else { edges };
     let judged: Vec<Ranked> = edges.iter().map(|&edge| judge_edge(expectation, edge, evidence)).collect();
     let worst = judged.into_iter().max_by(|a, b| (a.judgement.verdict.cmp(&b.judgement.verdict)).then(a.excess.total_cmp(&b.excess)));
     match worst {
@@ -69,14 +70,14 @@ fn judge_edge(expectation: &Expectation, edge: usize, evidence: &Evidence<'_>) -
     let phase = phase_of(expectation);
     let judged = windows::of_phase(evidence, phase);
     let baseline = windows::of_phase(evidence, PhaseName::Baseline);
-    let scene = Scene { edges: evidence.edges, edge, judged: &judged, baseline: &baseline, phase: phase.as_str() };
+    let scene = Scene { edges: evidence.edges, edge, judged: &judged, baseline: &baseline, all: evidence.windows, phase: phase.as_str() };
     let (outcome, limit, unit, excess) = hold_against(expectation, scene, evidence);
     let used = windows_used(expectation, scene);
     let (verdict, reason) = doubt::overrule(expectation.metric, phase, &used, evidence, outcome.verdict, outcome.reason);
     Ranked {
         judgement: Judgement {
             text: expectation.text.clone(),
-            edge: Some(evidence.edges[edge].name.clone()),
+            edge: (!expectation.metric.is_of_drill()).then(|| evidence.edges[edge].name.clone()),
             verdict,
             observed: outcome.observed,
             limit: Some(limit),

@@ -1,15 +1,25 @@
 //! Guards: conditions that end a drill early when they hold for some closed windows in a row.
 //!
-//! A guard goes by the plain value of each window. Ending a drill for nothing costs a repetition; not ending it may cost
-//! an outage.
+//! Two things must come together. The plain value of each of those windows is beyond the limit; and the evidence that the truth is,
+//! gathered since the phase began, rules out chance ([`crate::stats::evidence`]). The second keeps a guard that is looked at every second from
+//! crying wolf in a quarter of all drills; where a window has many requests, the first decides. A number that is a fact
+//! (connections, attempts of one request) needs no evidence.
 
 use crate::edge::EdgeSpec;
-use crate::expectation::Metric;
+use crate::expectation::{Metric, Op};
+use crate::judge::ALPHA;
 use crate::judge::limit::compare;
 use crate::judge::measure::{self, Gap, Scene};
 use crate::judge::wording::{self, counted, quantity};
+use crate::judge::sample::Sample;
 use crate::playbook::Guard;
-use crate::window::{PhaseName, Window};
+use crate::stats::evidence::{Evidence, Side};
+use crate::window::{EdgeWindow, PhaseName, Window};
+
+mod look;
+
+/// Evidence that is enough: a guard that is never due trips in at most one drill of twenty, over its three phases.
+const ENOUGH: f64 = 3.0 / ALPHA;
 
 /// One guard and what it has seen.
 #[derive(Debug, Clone)]
@@ -18,26 +28,37 @@ pub struct GuardState {
     edges: Vec<EdgeSpec>,
     /// Windows in a row, by edge, in which the condition held.
     streaks: Vec<u32>,
+    /// Evidence since the phase began, by edge.
+    evidence: Vec<Option<Evidence>>,
+    phase: Option<PhaseName>,
     /// The baseline's windows, if the metric is measured against them.
     baseline: Vec<Window>,
+    /// What was opened and closed so far, if the metric is about what is open.
+    history: Vec<Window>,
 }
 
 impl GuardState {
     /// A guard that has seen nothing yet; `edges` by [`crate::edge::EdgeId`].
     #[must_use]
     pub fn new(guard: &Guard, edges: &[EdgeSpec]) -> Self {
-        Self { guard: guard.clone(), edges: edges.to_vec(), streaks: vec![0; edges.len()], baseline: Vec::new() }
+        Self { guard: guard.clone(), edges: edges.to_vec(), streaks: vec![0; edges.len()], evidence: vec![None; edges.len()], phase: None, baseline: Vec::new(), history: Vec::new() }
     }
 
     /// Takes the next closed window, in order of time. `Some` says why the drill must end.
     ///
     /// A window that cannot be measured (no request, or no baseline yet) or lies between phases neither lengthens nor breaks a row.
     pub fn observe(&mut self, window: &Window) -> Option<String> {
-        if window.phase == PhaseName::Baseline && self.guard.metric == Metric::Amplification {
-            self.baseline.push(window.clone());
+        if window.phase == PhaseName::Baseline {
+            self.baseline.push(counts_only(window));
+        }
+        if self.guard.metric == Metric::Connections {
+            self.history.push(counts_only(window));
         }
         if window.phase == PhaseName::Transition || window.seconds() <= 0.0 {
             return None;
+        }
+        if self.phase.replace(window.phase) != Some(window.phase) {
+            self.evidence.fill(None);
         }
         let mut tripped = None;
         for edge in 0..self.edges.len() {
@@ -47,13 +68,19 @@ impl GuardState {
             let Some(value) = self.value(edge, window) else {
                 continue;
             };
-            if !value.is_some_and(|value| compare(self.guard.op, value, self.guard.value)) {
+            let Some(sample) = value else {
+                self.streaks[edge] = 0;
+                continue;
+            };
+            let shown = self.is_shown(edge, &sample);
+            let value = sample.value();
+            if !compare(self.guard.op, value, self.guard.value) {
                 self.streaks[edge] = 0;
                 continue;
             }
             self.streaks[edge] += 1;
-            if self.streaks[edge] >= self.guard.windows.max(1) && tripped.is_none() {
-                tripped = value.map(|value| self.sentence(edge, value));
+            if shown && self.streaks[edge] >= self.guard.windows.max(1) && tripped.is_none() {
+                tripped = Some(self.sentence(edge, value));
             }
         }
         tripped
@@ -61,17 +88,34 @@ impl GuardState {
 
     fn watches(&self, edge: usize) -> bool {
         let spec = &self.edges[edge];
+        let first = self.edges.iter().position(|other| measure::applies_to(self.guard.metric, other.role));
+        if self.guard.metric.is_of_drill() && first != Some(edge) {
+            return false;
+        }
         measure::applies_to(self.guard.metric, spec.role) && self.guard.edge.as_ref().is_none_or(|name| *name == spec.name)
     }
 
-    /// The window's value; `Some(None)` if there was nothing that could be too high, `None` if it is not known.
+    /// Adds the window's evidence, and says whether there is enough.
+    fn is_shown(&mut self, edge: usize, sample: &Sample) -> bool {
+        let side = match self.guard.op {
+            Op::Less | Op::AtMost => Side::Below,
+            Op::Greater | Op::AtLeast => Side::Above,
+        };
+        match look::look(sample, self.guard.value, side) {
+            Some((look, side)) => self.evidence[edge].get_or_insert_with(|| Evidence::new(side)).look(look) >= ENOUGH,
+            None => true,
+        }
+    }
+
+    /// The window's sample; `Some(None)` if there was nothing that could be too high, `None` if it is not known.
     #[expect(clippy::option_option, reason = "unknown and nothing to measure are different answers")]
-    fn value(&self, edge: usize, window: &Window) -> Option<Option<f64>> {
+    fn value(&self, edge: usize, window: &Window) -> Option<Option<Sample>> {
         let judged = [window];
         let baseline: Vec<&Window> = self.baseline.iter().collect();
-        let scene = Scene { edges: &self.edges, edge, judged: &judged, baseline: &baseline, phase: window.phase.as_str() };
+        let scene =
+            Scene { edges: &self.edges, edge, judged: &judged, baseline: &baseline, all: &self.history, phase: window.phase.as_str() };
         match measure::absolute(self.guard.metric, scene) {
-            Ok(sample) => Some(Some(sample.value())),
+            Ok(sample) => Some(Some(sample)),
             Err(Gap::NoFailure(_)) => Some(None),
             Err(_) => None,
         }
@@ -83,9 +127,15 @@ impl GuardState {
             "guard `{}`: {} of {} was {} for {}",
             self.guard.text,
             self.guard.metric,
-            self.edges[edge].name,
+            if self.guard.metric.is_of_drill() { "the drill" } else { &self.edges[edge].name },
             quantity(value, unit),
             counted(u64::from(self.guard.windows.max(1)), "window"),
         )
     }
+}
+
+/// The kernel's counts alone: a guard must not hold the drill's latencies a second time.
+fn counts_only(window: &Window) -> Window {
+    let edges = window.edges.iter().map(|edge| EdgeWindow { counts: edge.counts, ..EdgeWindow::default() }).collect();
+    Window { edges, ..*window }
 }

@@ -51,6 +51,10 @@ impl Limit {
     /// Where a sample stands: `Some(true)` good, `Some(false)` broken, `None` cannot tell.
     pub(crate) fn holds(self, sample: &Sample, alpha: f64, more: f64) -> Option<bool> {
         let limit = self.value + self.offset();
+        if let Sample::Exact { lo, hi, .. } = sample {
+            let (low, high) = (compare(self.op, *lo, limit), compare(self.op, *hi, limit));
+            return (low == high).then_some(low);
+        }
         if sample.is_demand_on_each(self.op, limit) {
             return Some(compare(self.op, sample.value(), limit));
         }
@@ -82,7 +86,7 @@ impl Limit {
 
     /// Judges the scene's windows as a whole.
     pub(crate) fn judge(self, scene: Scene<'_>) -> Outcome {
-        let sample = self.sample(scene).and_then(|sample| match measure::silence(scene) {
+        let sample = self.sample(scene).and_then(|sample| match measure::silence(self.metric, scene) {
             Some(gap) => Err(gap),
             None => Ok(sample),
         });
@@ -95,8 +99,8 @@ impl Limit {
     pub(crate) fn judge_gap(self, gap: Gap) -> Outcome {
         let bounded_above = matches!(self.op, Op::Less | Op::AtMost);
         let verdict = match gap {
-            // What did not happen cannot have taken too long.
-            Gap::NoFailure(_) if bounded_above => Verdict::Pass,
+            // What did not happen cannot have taken too long, nor hung.
+            Gap::NoFailure(_) if bounded_above != self.metric.is_good() => Verdict::Pass,
             _ => Verdict::Inconclusive,
         };
         Outcome { verdict, observed: None, interval: None, reason: Some(gap.to_string()) }
@@ -146,6 +150,8 @@ impl Limit {
         let more = whole((scale - 1.0) * sample.requests());
         let noun = match self.metric {
             Metric::FailureLatency { .. } => "more failed request",
+            Metric::ExplicitFailureRatio => "more failure",
+            Metric::Latency { .. } => "more answer",
             _ => "more request",
         };
         if more == 0 {
@@ -188,7 +194,7 @@ impl Limit {
         }
         Some(format!(
             "{} {} too few to bound p{}, so the slowest was used: {}",
-            counted(sorted.len() as u64, "failed request"),
+            counted(sorted.len() as u64, if matches!(self.metric, Metric::Latency { .. }) { "answer" } else { "failed request" }),
             if sorted.len() == 1 { "is" } else { "are" },
             quantile * 100.0,
             quantity(slowest, self.unit()),

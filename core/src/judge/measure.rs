@@ -14,6 +14,14 @@ use crate::stats::dispersion;
 use crate::stats::rate_ratio::Tally;
 use crate::window::{EdgeWindow, Window};
 
+mod connecting;
+
+mod layers;
+
+pub(crate) mod shares;
+
+use shares::{explicit_share, retry_share, success_share};
+
 /// Why there is no number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum Gap {
@@ -29,6 +37,8 @@ pub(crate) enum Gap {
     NoIngressTraffic(&'static str),
     #[error("the baseline is zero, so an increase is undefined: give an absolute limit instead")]
     ZeroBaseline,
+    #[error("this metric cannot be compared with the baseline: give an absolute limit instead")]
+    NoIncrease,
     #[error("the baseline cannot be compared with itself: judge another phase")]
     BaselineItself,
 }
@@ -42,6 +52,8 @@ pub(crate) struct Scene<'a> {
     /// The windows judged, all of one phase.
     pub(crate) judged: &'a [&'a Window],
     pub(crate) baseline: &'a [&'a Window],
+    /// Every window of the drill so far, those between two phases included.
+    pub(crate) all: &'a [Window],
     /// The judged phase's word.
     pub(crate) phase: &'static str,
 }
@@ -54,7 +66,15 @@ pub(crate) fn applies_to(metric: Metric, role: Role) -> bool {
 /// Whether the judged windows hold nothing to judge the edge by.
 ///
 /// Silence downstream does say something while requests still come in and the baseline had some.
-pub(crate) fn silence(scene: Scene<'_>) -> Option<Gap> {
+pub(crate) fn silence(metric: Metric, scene: Scene<'_>) -> Option<Gap> {
+    let about_connections = matches!(metric, Metric::Connections | Metric::ConnectionsOpened | Metric::ConnectFailures);
+    if about_connections && connecting::attempted(scene.edge, scene.judged) > 0 {
+        return None;
+    }
+    if metric.is_of_drill() {
+        let downstream = (0..scene.edges.len()).filter(|&edge| scene.edges[edge].role == Role::Downstream);
+        return (downstream.map(|edge| attempts(edge, scene.judged)).sum::<u64>() == 0).then_some(Gap::NoTraffic(scene.phase));
+    }
     let downstream = scene.edges.get(scene.edge).is_some_and(|edge| edge.role == Role::Downstream);
     let telling = downstream && requests(scene.edge, scene.baseline) > 0 && ingress_requests(scene.edges, scene.judged) > 0;
     (requests(scene.edge, scene.judged) == 0 && !telling).then_some(Gap::NoTraffic(scene.phase))
@@ -71,6 +91,24 @@ pub(crate) fn absolute(metric: Metric, scene: Scene<'_>) -> Result<Sample, Gap> 
             Ok(Sample::Rate { tally: request_tally(scene.edge, windows), phi: burstiness(scene) })
         }
         Metric::Amplification => amplification(scene),
+        Metric::DownstreamPerIngress => attempts_per_ingress(scene),
+        Metric::Latency { quantile } => {
+            let sorted = answer_times(scene.edge, windows);
+            if sorted.is_empty() { Err(Gap::NoTraffic(scene.phase)) } else { Ok(Sample::Latency { sorted, quantile }) }
+        }
+        Metric::Goodput => Ok(Sample::Rate { tally: good_tally(scene.edge, windows), phi: burstiness(scene) }),
+        Metric::ExplicitFailureRatio => explicit_share(scene.edge, windows).map(Sample::Share).ok_or(Gap::NoFailure(scene.phase)),
+        Metric::AttemptsMax => Ok(exact(f64::from(of_edge(scene.edge, windows).map(|(_, counts)| counts.attempts_max).max().unwrap_or(0)))),
+        Metric::LayersRetrying => Ok(layers::retrying(scene)),
+        Metric::CostPerSuccess => success_share(scene.edge, windows).map(Sample::Cost).ok_or(Gap::NoTraffic(scene.phase)),
+        Metric::Connections => Ok(exact(connecting::most_open(scene) as f64)),
+        Metric::ConnectionsOpened => Ok(exact(connecting::opened(scene.edge, windows) as f64)),
+        Metric::ConnectFailures => Ok(exact(connecting::failed(scene.edge, windows) as f64)),
+        Metric::RetransmitRatio => {
+            let retransmits: u64 = of_edge(scene.edge, windows).map(|(_, counts)| counts.counts.tcp_retransmits).sum();
+            let tally = Tally { count: retransmits as f64, exposure: requests(scene.edge, windows) as f64 };
+            if tally.exposure > 0.0 { Ok(Sample::Rate { tally, phi: 1.0 }) } else { Err(Gap::NoTraffic(scene.phase)) }
+        }
         Metric::RetryRatio { of } => retry_share(scene.edge, windows, of).map(Sample::Share).ok_or(Gap::NoTraffic(scene.phase)),
         Metric::SuccessRatio => success_share(scene.edge, windows).map(Sample::Share).ok_or(Gap::NoTraffic(scene.phase)),
         Metric::FailureLatency { quantile } => {
@@ -104,7 +142,32 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
             let judged = request_tally(edge, scene.judged);
             Ok(Sample::RateRatio { judged, base, phi: burstiness(scene) })
         }
-        Metric::Amplification => amplification(scene),
+        Metric::Amplification | Metric::DownstreamPerIngress => amplification(scene),
+        Metric::Goodput => {
+            let base = good_tally(edge, scene.baseline);
+            if base.count <= 0.0 {
+                return Err(Gap::ZeroBaseline);
+            }
+            Ok(Sample::RateRatio { judged: good_tally(edge, scene.judged), base, phi: burstiness(scene) })
+        }
+        Metric::ConnectionsOpened => {
+            let tally = |windows: &[&Window]| Tally { count: connecting::opened(edge, windows) as f64, exposure: seconds(windows) };
+            let base = tally(scene.baseline);
+            if base.count <= 0.0 {
+                return Err(Gap::ZeroBaseline);
+            }
+            Ok(Sample::RateRatio { judged: tally(scene.judged), base, phi: 1.0 })
+        }
+        Metric::Latency { quantile } => {
+            latency_ratio(answer_times(edge, scene.judged), answer_times(edge, scene.baseline), quantile, scene)
+        }
+        Metric::ExplicitFailureRatio
+        | Metric::AttemptsMax
+        | Metric::LayersRetrying
+        | Metric::CostPerSuccess
+        | Metric::Connections
+        | Metric::ConnectFailures
+        | Metric::RetransmitRatio => Err(Gap::NoIncrease),
         Metric::RetryRatio { of } => {
             let judged = retry_share(edge, scene.judged, of).ok_or(Gap::NoTraffic(scene.phase))?;
             let base = retry_share(edge, scene.baseline, of).ok_or(Gap::NoTraffic("baseline"))?;
@@ -141,6 +204,34 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
             Ok(Sample::LatencyRatio { judged, base, quantile })
         }
     }
+}
+
+fn latency_ratio(judged: Vec<u64>, base: Vec<u64>, quantile: f64, scene: Scene<'_>) -> Result<Sample, Gap> {
+    if judged.is_empty() {
+        return Err(Gap::NoTraffic(scene.phase));
+    }
+    if base.last().is_none_or(|longest| *longest == 0) {
+        return Err(Gap::ZeroBaseline);
+    }
+    Ok(Sample::LatencyRatio { judged, base, quantile })
+}
+
+/// Attempts are taken as Poisson given the ingress, which errs on the side of a wider interval.
+fn attempts_per_ingress(scene: Scene<'_>) -> Result<Sample, Gap> {
+    if ingress_edges(scene.edges).next().is_none() {
+        return Err(Gap::NoIngress);
+    }
+    let ingress = ingress_requests(scene.edges, scene.judged);
+    if ingress == 0 {
+        return Err(Gap::NoIngressTraffic(scene.phase));
+    }
+    let tally = Tally { count: requests(scene.edge, scene.judged) as f64, exposure: ingress as f64 };
+    Ok(Sample::Rate { tally, phi: burstiness(scene) })
+}
+
+/// A number of what was seen, with nothing to estimate.
+const fn exact(value: f64) -> Sample {
+    Sample::Exact { value, lo: value, hi: value }
 }
 
 fn amplification(scene: Scene<'_>) -> Result<Sample, Gap> {
@@ -201,7 +292,19 @@ pub(crate) fn attempts(edge: usize, windows: &[&Window]) -> u64 {
 
 /// Requests over seconds.
 pub(crate) fn request_tally(edge: usize, windows: &[&Window]) -> Tally {
-    Tally { count: requests(edge, windows) as f64, exposure: windows.iter().map(|window| window.seconds()).sum() }
+    Tally { count: requests(edge, windows) as f64, exposure: seconds(windows) }
+}
+
+fn seconds(windows: &[&Window]) -> f64 {
+    windows.iter().map(|window| window.seconds()).sum()
+}
+
+/// Answers without failure over seconds. Outcomes come from events: where those are sampled, so are the seconds.
+fn good_tally(edge: usize, windows: &[&Window]) -> Tally {
+    let good = success_share(edge, windows).map_or(0.0, |share| share.hits);
+    let (seen, all) = (attempts(edge, windows) as f64, requests(edge, windows) as f64);
+    let kept = if all > 0.0 && seen > 0.0 { (seen / all).min(1.0) } else { 1.0 };
+    Tally { count: good, exposure: seconds(windows) * kept }
 }
 
 /// What the baseline's scatter divides counts by.
@@ -210,31 +313,6 @@ pub(crate) fn burstiness(scene: Scene<'_>) -> f64 {
         .map(|(window, counts)| Tally { count: counts.counts.requests as f64, exposure: window.seconds() })
         .collect();
     dispersion::divisor(&tallies)
-}
-
-/// Retries among attempts; `None` without attempts.
-pub(crate) fn retry_share(edge: usize, windows: &[&Window], base: RetryBase) -> Option<Share> {
-    let of = attempts(edge, windows);
-    let retries: u64 = of_edge(edge, windows).map(|(_, counts)| counts.retries.total()).sum();
-    (of > 0).then(|| Share { base, ..Share::of_all(retries.min(of), of) })
-}
-
-/// Attempts that failed, as a share of all; `None` without one that has an outcome.
-pub(crate) fn failed_share(edge: usize, windows: &[&Window]) -> Option<Share> {
-    outcome_share(edge, windows, |failed, _| failed)
-}
-
-/// Attempts that were answered without failure, as a share of all; `None` without one that has an outcome.
-pub(crate) fn success_share(edge: usize, windows: &[&Window]) -> Option<Share> {
-    outcome_share(edge, windows, |failed, settled| settled - failed)
-}
-
-fn outcome_share(edge: usize, windows: &[&Window], hits: fn(u64, u64) -> u64) -> Option<Share> {
-    let of = attempts(edge, windows);
-    let unknown = of_edge(edge, windows).map(|(_, counts)| counts.pending).sum::<u64>().min(of);
-    let settled = of - unknown;
-    let failed = of_edge(edge, windows).map(|(_, counts)| counts.failures.values().sum::<u64>()).sum::<u64>().min(settled);
-    (settled > 0).then(|| Share { unknown: unknown as f64, ..Share::of_all(hits(failed, settled), of) })
 }
 
 /// Times to failure in nanoseconds, ascending.

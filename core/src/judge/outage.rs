@@ -18,7 +18,7 @@ const LEAST_CHANGE: f64 = 0.05;
 
 /// The sentence that belongs to a pass on few attempts, if the requests above them fail.
 pub(crate) fn behind_pass(limit: Limit, scene: Scene<'_>) -> Option<String> {
-    let on_attempts = matches!(limit.metric, Metric::DownstreamQps | Metric::Amplification);
+    let on_attempts = matches!(limit.metric, Metric::DownstreamQps | Metric::DownstreamPerIngress | Metric::Amplification);
     if !on_attempts || matches!(limit.op, Op::Greater | Op::AtLeast) {
         return None;
     }
@@ -28,8 +28,8 @@ pub(crate) fn behind_pass(limit: Limit, scene: Scene<'_>) -> Option<String> {
         return None;
     }
     measure::ingress_edges(scene.edges).find_map(|edge| {
-        let failed = measure::failed_share(edge, scene.judged)?.estimate(tails, 1.0);
-        let before = measure::failed_share(edge, scene.baseline).unwrap_or(Share::of_all(0, 1)).estimate(tails, 1.0);
+        let failed = measure::shares::failed_share(edge, scene.judged)?.estimate(tails, 1.0);
+        let before = measure::shares::failed_share(edge, scene.baseline).unwrap_or(Share::of_all(0, 1)).estimate(tails, 1.0);
         let worse = failed.value - before.value > LEAST_CHANGE && quotient::difference_at_least(failed, before) > 0.0;
         worse.then(|| {
             let name = &scene.edges[edge].name;

@@ -19,6 +19,9 @@ const HOLD: usize = 2;
 /// Points above the baseline's ratio that still count as recovered.
 const RATIO_MARGIN: f64 = 0.02;
 
+/// Part of the baseline's goodput that counts as recovered.
+const GOODPUT_MARGIN: f64 = 0.95;
+
 /// Factor over the baseline that still counts as recovered, for what is not a ratio.
 const FACTOR_MARGIN: f64 = 1.1;
 
@@ -66,8 +69,7 @@ pub(crate) fn judge(metric: Metric, to: Option<f64>, within: Within, scene: Scen
             return undecided(format!("{gap}, so say what level counts as recovered: `recovers to …`"));
         }
     };
-    let limit =
-        Limit { metric, op: if matches!(metric, Metric::SuccessRatio) { Op::AtLeast } else { Op::AtMost }, value: level, increase: false };
+    let limit = Limit { metric, op: if metric.is_good() { Op::AtLeast } else { Op::AtMost }, value: level, increase: false };
     let standings: Vec<Standing> = scene.judged.iter().map(|window| standing(limit, scene, window)).collect();
     let allowed_windows = windows_allowed(within, scene.judged);
     let last_allowed = allowed_windows.whole + usize::from(allowed_windows.cuts_window);
@@ -141,6 +143,7 @@ fn default_level(metric: Metric, scene: Scene<'_>) -> Result<f64, Gap> {
     Ok(match metric {
         Metric::RetryRatio { .. } => value + RATIO_MARGIN,
         Metric::SuccessRatio => value - RATIO_MARGIN,
+        Metric::Goodput => value * GOODPUT_MARGIN,
         _ => value * FACTOR_MARGIN,
     })
 }
@@ -160,7 +163,7 @@ fn never_left(limit: Limit, scene: Scene<'_>, fault: &[&Window]) -> Option<Strin
 
 fn standing(limit: Limit, scene: Scene<'_>, window: &Window) -> Standing {
     let too_few = Standing { within: false, outside: false, value: None };
-    let is_rate = matches!(limit.metric, Metric::DownstreamQps | Metric::IngressQps);
+    let is_rate = matches!(limit.metric, Metric::DownstreamQps | Metric::IngressQps | Metric::Goodput);
     if !is_rate && measure::attempts(scene.edge, &[window]) < FEWEST_ATTEMPTS {
         return too_few;
     }

@@ -21,6 +21,10 @@ pub(crate) enum Sample {
     Amplification { judged: Vec<Pair>, baseline: Vec<Pair> },
     /// A quantile of times in nanoseconds, ascending; in seconds.
     Latency { sorted: Vec<u64>, quantile: f64 },
+    /// Attempts per success: one over the share of attempts that succeeded.
+    Cost(Share),
+    /// What was seen, and the ends that it may have: equal where there is nothing to estimate.
+    Exact { value: f64, lo: f64, hi: f64 },
     /// A quantile over the baseline's.
     LatencyRatio { judged: Vec<u64>, base: Vec<u64>, quantile: f64 },
 }
@@ -61,7 +65,7 @@ impl Share {
     }
 
     /// The share of all that a value in this share's denominator is.
-    fn unscaled(self, value: f64) -> f64 {
+    pub(crate) fn unscaled(self, value: f64) -> f64 {
         match self.base {
             RetryBase::All => value,
             RetryBase::First => value / (1.0 + value),
@@ -81,6 +85,8 @@ impl Sample {
                 at(judged) / at(base)
             }
             Self::Amplification { judged, baseline } => amplification::normalised(judged, baseline).unwrap_or(f64::NAN),
+            Self::Cost(share) => 1.0 / share.estimate(Tails::each(0.05), 1.0).value,
+            Self::Exact { value, .. } => *value,
             Self::Latency { sorted, quantile } => seconds_at(sorted, *quantile),
             Self::LatencyRatio { judged, base, quantile } => seconds_at(judged, *quantile) / seconds_at(base, *quantile),
         }
@@ -98,6 +104,12 @@ impl Sample {
             Self::Share(share) => share.estimate(tails, more).interval,
             Self::ShareRatio { judged, base } => quotient::interval(judged.estimate(tails, more), base.estimate(tails, more)),
             Self::Amplification { judged, baseline } => amplification::interval(judged, baseline, tails, more).unwrap_or(UNKNOWN),
+            Self::Cost(share) => {
+                let turned = Tails { below: tails.above, above: tails.below };
+                let shares = share.estimate(turned, more).interval;
+                Interval { lo: 1.0 / shares.hi, hi: 1.0 / shares.lo }
+            }
+            Self::Exact { lo, hi, .. } => Interval { lo: *lo, hi: *hi },
             Self::Latency { sorted, quantile } => seconds(sorted, *quantile, tails, more).interval,
             Self::LatencyRatio { judged, base, quantile } => {
                 quotient::interval(seconds(judged, *quantile, tails, more), seconds(base, *quantile, tails, more))
@@ -153,7 +165,8 @@ impl Sample {
         match self {
             Self::Rate { tally, .. } => tally.count,
             Self::RateRatio { judged, base, .. } => judged.count + base.count,
-            Self::Share(share) => share.of,
+            Self::Share(share) | Self::Cost(share) => share.of,
+            Self::Exact { .. } => 0.0,
             Self::ShareRatio { judged, base } => judged.of + base.of,
             Self::Amplification { judged, baseline } => judged.iter().chain(baseline).map(|pair| pair.ingress).sum(),
             Self::Latency { sorted, .. } => sorted.len() as f64,

@@ -14,6 +14,7 @@ mod every_window;
 mod guards;
 mod hostile;
 mod limits;
+mod metrics;
 mod recoveries;
 mod samples;
 mod simulated;
@@ -59,7 +60,7 @@ impl Seen {
         Self { latency_ms, ..self }
     }
 
-    fn window(self) -> EdgeWindow {
+    pub(crate) fn window(self) -> EdgeWindow {
         let failures = self.failures.min(self.requests);
         let answered = usize::try_from(self.requests - failures - self.pending).unwrap();
         let failed = usize::try_from(failures).unwrap();
@@ -174,11 +175,11 @@ pub(crate) fn delay(selected: u64, hit: u64) -> FaultOutcome {
 
 fn outcome(kind: FaultKind, backend: Backend, selected: u64, hit: u64) -> FaultOutcome {
     FaultOutcome {
-        spec: FaultSpec { kind, to: "db".to_owned(), direction: Direction::Both, interface: None },
+        spec: FaultSpec { direction: Direction::Both, ..FaultSpec::new(kind, "db") },
         backend,
         applied_ns: 70_000_000_000,
         removed_ns: Some(130_000_000_000),
-        counts: FaultCounts { selected, hit },
+        counts: FaultCounts { selected, hit, overflowed: 0 },
     }
 }
 

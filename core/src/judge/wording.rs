@@ -9,15 +9,19 @@ pub(crate) mod unit {
     pub(crate) const TIMES: &str = "x";
     pub(crate) const SECONDS: &str = "s";
     pub(crate) const WINDOWS: &str = "windows";
+    pub(crate) const COUNT: &str = "count";
 }
 
 /// The unit of the metric's absolute value.
 pub(crate) const fn unit_of(metric: Metric) -> &'static str {
     match metric {
-        Metric::DownstreamQps | Metric::IngressQps => unit::PER_SECOND,
-        Metric::Amplification => unit::TIMES,
-        Metric::RetryRatio { .. } | Metric::SuccessRatio => unit::RATIO,
-        Metric::FailureLatency { .. } => unit::SECONDS,
+        Metric::DownstreamQps | Metric::IngressQps | Metric::Goodput => unit::PER_SECOND,
+        Metric::Amplification | Metric::DownstreamPerIngress | Metric::CostPerSuccess => unit::TIMES,
+        Metric::RetryRatio { .. } | Metric::SuccessRatio | Metric::ExplicitFailureRatio | Metric::RetransmitRatio => unit::RATIO,
+        Metric::FailureLatency { .. } | Metric::Latency { .. } => unit::SECONDS,
+        Metric::AttemptsMax | Metric::LayersRetrying | Metric::Connections | Metric::ConnectionsOpened | Metric::ConnectFailures => {
+            unit::COUNT
+        }
     }
 }
 
@@ -31,6 +35,7 @@ pub(crate) fn quantity(value: f64, unit: &str) -> String {
         unit::PER_SECOND => format!("{}/s", short(value, 1)),
         unit::TIMES => format!("{}x", short(value, 3)),
         unit::SECONDS => format!("{} s", short(value, 3)),
+        unit::COUNT => short(value, 2),
         unit::WINDOWS if (value - 1.0).abs() < 1e-9 => "1 window".to_owned(),
         _ => format!("{} {unit}", short(value, 2)),
     }

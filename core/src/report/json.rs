@@ -39,7 +39,13 @@ pub enum ReadError {
 /// A drill's JSON, indented, with a line feed at its end.
 #[must_use]
 pub fn run(result: &DrillResult) -> String {
-    text(&Run::of(result))
+    write_run(&Run::of(result))
+}
+
+/// The same of a drill whose view is at hand, or was read back.
+#[must_use]
+pub fn write_run(run: &Run) -> String {
+    text(run)
 }
 
 /// An observation's JSON, indented, with a line feed at its end.
@@ -72,6 +78,7 @@ fn text(view: &impl Serialize) -> String {
 
 /// The JSON of `run`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Run {
     /// [`RUN_SCHEMA`].
     pub schema: String,
@@ -95,6 +102,7 @@ pub struct Run {
 
 /// The JSON of `observe`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Observation {
     /// [`OBSERVE_SCHEMA`].
     pub schema: String,
@@ -106,6 +114,7 @@ pub struct Observation {
 
 /// What was run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[expect(missing_docs, reason = "as in DrillResult")]
 pub struct Drill {
     pub id: String,
@@ -121,6 +130,7 @@ pub struct Drill {
 
 /// A judgement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[expect(missing_docs, reason = "as in Judgement")]
 pub struct ExpectationView {
     pub text: String,
@@ -137,6 +147,7 @@ pub struct ExpectationView {
 
 /// A phase as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[expect(missing_docs, reason = "as in Phase")]
 pub struct PhaseView {
     pub name: String,
@@ -146,6 +157,7 @@ pub struct PhaseView {
 
 /// A fault and what came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[expect(missing_docs, reason = "as in FaultOutcome")]
 pub struct FaultView {
     pub kind: String,
@@ -156,12 +168,16 @@ pub struct FaultView {
     /// For `http_status` these two count answers.
     pub packets_selected: u64,
     pub packets_hit: u64,
+    /// Packets that found no room in netem's queue, which is no part of the fault; left out if there were none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub packets_overflowed: u64,
     /// Whether requests felt it.
     pub effective: bool,
 }
 
 /// What may be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[expect(missing_docs, reason = "as in DataQuality")]
 pub struct DataQualityView {
     pub events_lost: u64,
@@ -171,6 +187,14 @@ pub struct DataQualityView {
 }
 
 impl Run {
+    /// From the first phase's begin to the last one's end.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        let start = self.phases.iter().map(|phase| phase.start_ns).min().unwrap_or(0);
+        let end = self.phases.iter().map(|phase| phase.end_ns).max().unwrap_or(start);
+        end.saturating_sub(start) as f64 / 1e9
+    }
+
     /// The view of a drill.
     #[must_use]
     pub fn of(result: &DrillResult) -> Self {
@@ -252,9 +276,15 @@ fn faults(result: &DrillResult) -> Vec<FaultView> {
             removed_ns: fault.removed_ns,
             packets_selected: fault.counts.selected,
             packets_hit: fault.counts.hit,
+            packets_overflowed: fault.counts.overflowed,
             effective: judge::is_effective(fault, &evidence),
         })
         .collect()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Neither infinity nor NaN is JSON.

@@ -12,6 +12,9 @@ use crate::judge::{Judgement, drill_verdict};
 use crate::result::{DataQuality, DrillResult};
 use crate::window::{Phase, PhaseName};
 
+mod schema;
+mod written;
+
 fn result() -> DrillResult {
     let drill = Drill::usual(seen(300).retries(200).failures(30), seen(100));
     let judgements: Vec<Judgement> =

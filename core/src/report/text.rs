@@ -18,7 +18,7 @@ pub fn verdicts(run: &Run) -> Vec<[String; 6]> {
     run.expectations.iter().map(row).collect()
 }
 
-fn row(view: &ExpectationView) -> [String; 6] {
+pub(super) fn row(view: &ExpectationView) -> [String; 6] {
     let spelled = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| quantity(value, &view.unit));
     let interval = match view.interval {
         Some([lo, Some(hi)]) => format!("{} to {}", spelled(lo), quantity(hi, &view.unit)),

@@ -98,8 +98,12 @@ fn applies(row: &Row, edge: Option<&EdgeSpec>, edges: &[EdgeSpec], range: std::o
         }
         _ => {}
     }
-    if row.name == "amplification" && !edges.iter().any(|edge| edge.role == Role::Ingress) {
-        let message = "amplification is counted per ingress request, and no ingress edge is observed".to_owned();
+    if let (true, Some(edge)) = (row.is_of_drill(), edge) {
+        let message = format!("`{}` is of the whole drill, not of `{}`", row.name, edge.name);
+        return refuse(message, "name no edge".to_owned());
+    }
+    if ["amplification", "downstream QPS per ingress"].contains(&row.name) && !edges.iter().any(|edge| edge.role == Role::Ingress) {
+        let message = format!("{} is counted per ingress request, and no ingress edge is observed", row.name);
         return refuse(message, "observe an ingress edge, or judge `downstream QPS increase`".to_owned());
     }
     Ok(())

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::super::metric::{Recovery, Row, Unit};
 use super::super::{Demand, Expectation, Metric, Op, RetryBase, Within};
 use super::{GrammarErrorKind, parse_expectation, parse_guard};
 use crate::edge::{EdgeSpec, Role};
@@ -91,6 +92,28 @@ fn every_form_reads() {
 }
 
 #[test]
+fn the_other_metrics_read_and_a_factor_is_of_the_baseline() {
+    reads("latency p99 <= 250ms", None, Metric::Latency { quantile: 0.99 }, limit(Op::AtMost, 0.25));
+    reads("web goodput >= 90/s", Some("web"), Metric::Goodput, limit(Op::AtLeast, 90.0));
+    reads("explicit failure ratio >= 99%", None, Metric::ExplicitFailureRatio, limit(Op::AtLeast, 0.99));
+    reads("attempts_max <= 3", None, Metric::AttemptsMax, limit(Op::AtMost, 3.0));
+    reads("layers retrying <= 1", None, Metric::LayersRetrying, limit(Op::AtMost, 1.0));
+    reads("store cost per success <= 1.2x", Some("store"), Metric::CostPerSuccess, limit(Op::AtMost, 1.2));
+    reads("store connections opened <= 20", Some("store"), Metric::ConnectionsOpened, limit(Op::AtMost, 20.0));
+    reads("store connect failures <= 0", Some("store"), Metric::ConnectFailures, limit(Op::AtMost, 0.0));
+    reads("retransmit ratio <= 5%", None, Metric::RetransmitRatio, limit(Op::AtMost, 0.05));
+    reads("store downstream QPS per ingress <= 1.5x", Some("store"), Metric::DownstreamPerIngress, limit(Op::AtMost, 1.5));
+    let relative = |op, value| Demand::Limit { op, value, increase: true, phase: PhaseName::Fault, every_window: false };
+    reads("downstream QPS per ingress increase <= 20%", None, Metric::DownstreamPerIngress, relative(Op::AtMost, 0.2));
+    reads("downstream QPS <= 1.2x", None, Metric::DownstreamQps, relative(Op::AtMost, 0.2));
+    reads("web goodput >= 0.95 x", Some("web"), Metric::Goodput, relative(Op::AtLeast, -0.05));
+    reads("web latency p50 <= 3x", Some("web"), Metric::Latency { quantile: 0.5 }, relative(Op::AtMost, 2.0));
+    let demand = Demand::Recovers { to: None, within: Within::Windows(3) };
+    reads("web goodput recovers within 3 windows", Some("web"), Metric::Goodput, demand);
+    assert_eq!(parse_expectation("goodput >= 0.95x", &edges()).unwrap().to_string(), "goodput >= 0.95x");
+}
+
+#[test]
 fn guards_read() {
     let guard = parse_guard("web success ratio < 20% for 3 windows", &edges()).unwrap();
     let expected = Guard {
@@ -122,12 +145,13 @@ fn what_does_not_read_is_refused_at_its_place_with_what_to_write() {
         ),
         ("order_db amplification <= 1.2", UnknownName, "order_db", "there is no edge `order-db`", Some("order-db")),
         ("database amplification <= 1.2", UnknownName, "database", "there is no edge `database`", None),
-        ("latency p99 <= 1s", NotInThisVersion, "latency", "`latency` is not in this version of stormdrill", None),
+        ("late starts <= 1", NotInThisVersion, "late starts", "`late starts` is not in this version of stormdrill", None),
+        ("store layers retrying <= 1", NotAllowed, "layers retrying", "`layers retrying` is of the whole drill, not of `store`", None),
         (
-            "success ratio recovers within 2 windows",
+            "ingress QPS recovers within 2 windows",
             NotInThisVersion,
             "recovers",
-            "`success ratio recovers` is not in this version of stormdrill",
+            "`ingress QPS recovers` is not in this version of stormdrill",
             None,
         ),
         ("web amplification <= 1.2", NotAllowed, "amplification", "`web` is an ingress edge, which has no amplification", None),
@@ -147,6 +171,7 @@ fn what_does_not_read_is_refused_at_its_place_with_what_to_write() {
         ("retry ratio <= many", Value, "many", "`many` cannot be read here", Some("30%")),
         ("amplification <= 120%", Value, "120%", "`amplification` is a factor, not `120%`", Some("1.2x")),
         ("downstream qps increase <= 20", Value, "20", "`20` has no unit", Some("20%")),
+        ("retry ratio <= 1.2x", Value, "1.2x", "`retry ratio` is a share, not `1.2x`", Some("1.2%")),
         ("downstream qps increase <= 1.2x", Value, "1.2x", "`1.2x` has a unit that is not known here", Some("20%")),
         ("downstream qps <= 20%", Value, "20%", "`downstream QPS` is a rate, not `20%`", Some("20/s")),
         ("failure latency p99 <= 3", Value, "3", "`3` has no unit", Some("3s")),
@@ -200,6 +225,19 @@ fn metric() -> impl Strategy<Value = Metric> {
         prop_oneof![Just(RetryBase::All), Just(RetryBase::First)].prop_map(|of| Metric::RetryRatio { of }),
         Just(Metric::SuccessRatio),
         (1_u32..1000).prop_map(|mille| Metric::FailureLatency { quantile: f64::from(mille) / 1000.0 }),
+        (1_u32..1000).prop_map(|mille| Metric::Latency { quantile: f64::from(mille) / 1000.0 }),
+        proptest::sample::select(vec![
+            Metric::DownstreamPerIngress,
+            Metric::Goodput,
+            Metric::ExplicitFailureRatio,
+            Metric::AttemptsMax,
+            Metric::LayersRetrying,
+            Metric::CostPerSuccess,
+            Metric::Connections,
+            Metric::ConnectionsOpened,
+            Metric::ConnectFailures,
+            Metric::RetransmitRatio,
+        ]),
     ]
 }
 
@@ -219,9 +257,9 @@ fn within() -> impl Strategy<Value = Within> {
 fn value(metric: Metric, millionths: u32) -> f64 {
     let value = f64::from(millionths) / 1e6;
     match metric {
-        Metric::RetryRatio { .. } | Metric::SuccessRatio => value.fract(),
-        Metric::FailureLatency { .. } => Duration::from_micros(millionths.into()).as_secs_f64(),
-        Metric::DownstreamQps | Metric::IngressQps | Metric::Amplification => value,
+        Metric::RetryRatio { .. } | Metric::SuccessRatio | Metric::ExplicitFailureRatio | Metric::RetransmitRatio => value.fract(),
+        Metric::FailureLatency { .. } | Metric::Latency { .. } => Duration::from_micros(millionths.into()).as_secs_f64(),
+        _ => value,
     }
 }
 
@@ -230,16 +268,20 @@ fn named_edge(metric: Metric, named: bool) -> Option<String> {
         Metric::IngressQps | Metric::SuccessRatio => "web",
         _ => "retry-ratio",
     };
-    named.then(|| name.to_owned())
+    (named && !metric.is_of_drill()).then(|| name.to_owned())
 }
 
 fn expectation() -> impl Strategy<Value = Expectation> {
     let parts = (metric(), any::<bool>(), any::<u32>(), any::<bool>(), op(), phase(), any::<[bool; 3]>(), within());
     parts.prop_map(|(metric, named, millionths, form, op, phase, [increase, every_window, to], within)| {
         let value = value(metric, millionths);
-        let rate = matches!(metric, Metric::DownstreamQps | Metric::IngressQps);
-        let increase = increase && rate && phase != PhaseName::Baseline;
-        let demand = if form && matches!(metric, Metric::RetryRatio { .. }) {
+        let row = Row::of(metric);
+        let increase = increase && row.increase && phase != PhaseName::Baseline;
+        // Of an increase below zero, which is written as a factor, only a metric that is no factor itself is capable.
+        let less = increase && every_window && row.unit != Unit::Factor && value <= 1.0;
+        let value = if less { (-value * 1e6).round() / 1e6 } else { value };
+        let demand = if form && row.recovery == Recovery::ToBaseline {
+            let value = value.abs();
             Demand::Recovers { to: to.then_some(value), within }
         } else {
             Demand::Limit { op, value, increase, phase, every_window }

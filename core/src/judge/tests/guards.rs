@@ -40,8 +40,8 @@ fn silence_neither_counts_nor_resets() {
 #[test]
 fn without_an_edge_any_edge_trips() {
     let success = guard(None, Metric::SuccessRatio, Op::Less, 0.2, 1);
-    let drill = Drill::new().window(PhaseName::Fault, &[seen(100), seen(100).failures(90)]);
-    assert!(trips(&success, &drill).unwrap().1.contains("of db was 10%"));
+    let drill = Drill::new().window(PhaseName::Fault, &[seen(100), seen(100).failures(96)]);
+    assert!(trips(&success, &drill).unwrap().1.contains("of db was 4%"));
 }
 
 #[test]
@@ -57,4 +57,39 @@ fn rates_and_amplification_have_guards_too() {
     let failing = Drill::usual(seen(100).failures(10).failed_after(2_000), seen(100));
     assert_eq!(trips(&slow, &failing).unwrap().0, 7);
     assert_eq!(trips(&slow, &storm), None);
+}
+
+#[test]
+fn a_window_that_chance_can_explain_does_not_end_a_drill() {
+    let success = guard(Some("web"), Metric::SuccessRatio, Op::Less, 0.2, 1);
+    // One of ten is less than a fifth, but no proof of it; ten such windows are.
+    let few = |windows: usize| Drill::new().windows(PhaseName::Fault, windows, seen(10).failures(9), seen(10));
+    assert_eq!(trips(&success, &few(3)), None);
+    assert!(trips(&success, &few(60)).is_some_and(|(at, _)| (5..40).contains(&at)));
+}
+
+#[test]
+fn a_rate_on_the_limit_ends_no_more_than_one_drill_of_twenty() {
+    let qps = guard(Some("db"), Metric::DownstreamQps, Op::Greater, 2.0, 1);
+    let mut random = crate::stats::simulation::Random::seeded(17);
+    let ended = (0..400).filter(|_| {
+        let mut drill = Drill::new();
+        for index in 0..100 {
+            let phase = if index < 20 { PhaseName::Baseline } else { PhaseName::Fault };
+            let count = (0..20).filter(|_| random.happens(0.5)).count() + (0..20).filter(|_| random.happens(0.5)).count();
+            drill = drill.window(phase, &[seen(20), seen(count as u64)]);
+        }
+        trips(&qps, &drill).is_some()
+    });
+    let ended = ended.count();
+    assert!(ended <= 20, "{ended} of 400");
+}
+
+#[test]
+fn facts_need_no_proof() {
+    let connections = guard(Some("db"), Metric::Connections, Op::Greater, 5.0, 1);
+    // One more is open after each window.
+    assert_eq!(trips(&connections, &Drill::usual(seen(1), seen(1))).map(|(at, _)| at), Some(5));
+    let most = guard(Some("db"), Metric::AttemptsMax, Op::Greater, 3.0, 1);
+    assert_eq!(trips(&most, &Drill::usual(seen(1), seen(1))), None);
 }

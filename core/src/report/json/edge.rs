@@ -11,6 +11,7 @@ use crate::window::{EdgeWindow, Failure, PhaseName, Retries, Window};
 
 /// One edge.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Edge {
     /// Its name.
     pub name: String,
@@ -24,6 +25,7 @@ pub struct Edge {
 
 /// One edge in one phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct EdgePhase {
     /// Requests, exact.
     pub requests: u64,
@@ -51,6 +53,7 @@ pub struct EdgePhase {
 
 /// Retries by evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[expect(missing_docs, reason = "as in Retries")]
 pub struct RetriesView {
     pub marker: u64,
@@ -60,6 +63,7 @@ pub struct RetriesView {
 
 /// Quantiles of a time in milliseconds; `null` without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[expect(missing_docs, reason = "the keys say it")]
 pub struct LatencyView {
     pub p50: Option<f64>,

@@ -11,6 +11,7 @@ use crate::window::{EdgeWindow, Window};
 
 /// One window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WindowView {
     /// The number that an expectation's `windows` refer to.
     pub index: u32,
@@ -28,6 +29,7 @@ pub struct WindowView {
 
 /// One edge in one window; the keys are those of an edge's phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[expect(missing_docs, reason = "as in EdgePhase")]
 pub struct EdgeWindowView {
     pub name: String,

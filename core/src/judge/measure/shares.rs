@@ -1,0 +1,56 @@
+//! Shares of an edge's attempts: retried, failed, answered, and of the failures those that said so.
+
+use super::{attempts, of_edge};
+use crate::event::ConnectFailure;
+use crate::expectation::RetryBase;
+use crate::judge::sample::Share;
+use crate::window::{Failure, Window};
+
+/// Retries among attempts; `None` without attempts.
+pub(crate) fn retry_share(edge: usize, windows: &[&Window], base: RetryBase) -> Option<Share> {
+    let of = attempts(edge, windows);
+    let retries: u64 = of_edge(edge, windows).map(|(_, counts)| counts.retries.total()).sum();
+    (of > 0).then(|| Share { base, ..Share::of_all(retries.min(of), of) })
+}
+
+/// Attempts that failed, as a share of all; `None` without one that has an outcome.
+pub(crate) fn failed_share(edge: usize, windows: &[&Window]) -> Option<Share> {
+    outcome_share(edge, windows, |failed, _| failed)
+}
+
+/// Attempts that were answered without failure, as a share of all; `None` without one that has an outcome.
+pub(crate) fn success_share(edge: usize, windows: &[&Window]) -> Option<Share> {
+    outcome_share(edge, windows, |failed, settled| settled - failed)
+}
+
+/// Failures that said so, of all; `None` without a failure.
+///
+/// A requester that gave up and an attempt that is still open hung: nobody told them. A refused connect is told, one that timed out is not.
+pub(crate) fn explicit_share(edge: usize, windows: &[&Window]) -> Option<Share> {
+    let (mut told, mut hung) = (0, 0);
+    for (_, counts) in of_edge(edge, windows) {
+        for (failure, count) in &counts.failures {
+            match failure {
+                Failure::Status | Failure::Reset | Failure::NoAnswer => told += count,
+                Failure::ClientAbort | Failure::Hang => hung += count,
+            }
+        }
+        for (reason, count) in &counts.connect_failures {
+            match reason {
+                ConnectFailure::Refused => told += count,
+                ConnectFailure::TimedOut => hung += count,
+                // Unreachable, interrupted, closed by the caller: it cannot be said which.
+                ConnectFailure::Other => {}
+            }
+        }
+    }
+    (told + hung > 0).then(|| Share::of_all(told, told + hung))
+}
+
+fn outcome_share(edge: usize, windows: &[&Window], hits: fn(u64, u64) -> u64) -> Option<Share> {
+    let of = attempts(edge, windows);
+    let unknown = of_edge(edge, windows).map(|(_, counts)| counts.pending).sum::<u64>().min(of);
+    let settled = of - unknown;
+    let failed = of_edge(edge, windows).map(|(_, counts)| counts.failures.values().sum::<u64>()).sum::<u64>().min(settled);
+    (settled > 0).then(|| Share { unknown: unknown as f64, ..Share::of_all(hits(failed, settled), of) })
+}

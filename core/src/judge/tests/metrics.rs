@@ -1,0 +1,172 @@
+//! The metrics beyond the first six: what each counts, and what it says of nothing.
+
+use super::{Drill, during, http_status, in_every_window, increase, limit, loss, recovers, seen};
+use crate::event::ConnectFailure;
+use crate::expectation::{Expectation, Metric, Op, Within};
+use crate::judge::{Judgement, Verdict};
+use crate::window::{EdgeWindow, Failure, PhaseName};
+
+/// The usual drill, in whose fault windows the edge `db` is changed so.
+fn changed(change: impl Fn(&mut EdgeWindow)) -> Drill {
+    let mut drill = Drill::usual(seen(100), seen(100));
+    for window in drill.windows.iter_mut().filter(|window| window.phase == PhaseName::Fault) {
+        change(&mut window.edges[1]);
+    }
+    drill
+}
+
+fn judged(drill: &Drill, expectation: &Expectation) -> (Verdict, Option<f64>) {
+    let Judgement { verdict, observed, .. } = drill.judge(expectation);
+    (verdict, observed)
+}
+
+fn db(metric: Metric, op: Op, value: f64) -> Expectation {
+    limit(Some("db"), metric, op, value)
+}
+
+#[track_caller]
+fn close(value: Option<f64>, expected: f64) {
+    assert!(value.is_some_and(|value| (value - expected).abs() < 1e-9), "{value:?} is not {expected}");
+}
+
+#[test]
+fn latency_is_of_answers_and_a_rise_is_told_from_the_baseline() {
+    let drill = Drill::usual(seen(100).latency(20), seen(100));
+    let p50 = Metric::Latency { quantile: 0.5 };
+    assert_eq!(judged(&drill, &db(p50, Op::AtMost, 0.02)).0, Verdict::Pass);
+    assert_eq!(judged(&drill, &db(p50, Op::AtMost, 0.019)).0, Verdict::Fail);
+    let (verdict, rise) = judged(&drill, &increase(db(p50, Op::AtMost, 2.0)));
+    assert_eq!(verdict, Verdict::Fail);
+    close(rise, 3.0);
+    let back = drill.judge(&recovers(p50, None, Within::Windows(1)));
+    assert_eq!(back.verdict, Verdict::Pass, "{back:?}");
+}
+
+#[test]
+fn goodput_counts_answers_without_failure() {
+    let drill = Drill::usual(seen(100).failures(40), seen(100));
+    close(judged(&drill, &db(Metric::Goodput, Op::AtLeast, 5.0)).1, 6.0);
+    assert_eq!(judged(&drill, &db(Metric::Goodput, Op::AtLeast, 5.0)).0, Verdict::Pass);
+    assert_eq!(judged(&drill, &db(Metric::Goodput, Op::AtLeast, 8.0)).0, Verdict::Fail);
+    let (verdict, change) = judged(&drill, &increase(db(Metric::Goodput, Op::AtLeast, -0.05)));
+    assert_eq!(verdict, Verdict::Fail);
+    close(change, -0.4);
+    // Half of the events were sampled away: the rate is what it was.
+    let mut sampled = drill.clone();
+    for window in &mut sampled.windows {
+        window.edges[1].counts.requests *= 2;
+    }
+    close(judged(&sampled, &db(Metric::Goodput, Op::AtLeast, 5.0)).1, 12.0);
+}
+
+#[test]
+fn a_failure_that_hung_is_not_explicit() {
+    let metric = Metric::ExplicitFailureRatio;
+    let drill = changed(|edge| {
+        edge.failures = [(Failure::Status, 6), (Failure::Reset, 2), (Failure::Hang, 6), (Failure::ClientAbort, 2)].into();
+        edge.connect_failures = [(ConnectFailure::Refused, 2), (ConnectFailure::TimedOut, 2), (ConnectFailure::Other, 50)].into();
+    });
+    let (verdict, observed) = judged(&drill, &db(metric, Op::AtLeast, 0.99));
+    assert_eq!(verdict, Verdict::Fail);
+    close(observed, 0.5);
+    // Where nothing failed, nothing hung.
+    assert_eq!(judged(&changed(|_| {}), &db(metric, Op::AtLeast, 0.99)), (Verdict::Pass, None));
+    assert_eq!(judged(&changed(|_| {}), &db(metric, Op::AtMost, 0.5)).0, Verdict::Inconclusive);
+}
+
+#[test]
+fn most_attempts_of_one_request_are_a_fact_and_have_no_interval() {
+    let drill = changed(|edge| edge.attempts_max = 3);
+    for (op, limit, verdict) in [
+        (Op::AtMost, 3.0, Verdict::Pass),
+        (Op::Less, 3.0, Verdict::Fail),
+        (Op::AtMost, 2.0, Verdict::Fail),
+        (Op::AtLeast, 3.0, Verdict::Pass),
+    ] {
+        let judgement = drill.judge(&db(Metric::AttemptsMax, op, limit));
+        assert_eq!((judgement.verdict, judgement.interval), (verdict, Some((3.0, 3.0))), "{op} {limit}");
+    }
+    let silent = changed(|edge| *edge = EdgeWindow::default());
+    let nothing =
+        Drill { windows: silent.windows.into_iter().filter(|window| window.phase != PhaseName::Baseline).collect(), ..changed(|_| {}) };
+    assert_eq!(judged(&nothing, &db(Metric::AttemptsMax, Op::AtMost, 3.0)).0, Verdict::Inconclusive);
+}
+
+#[test]
+fn a_layer_retries_if_that_is_shown_and_may_retry_if_it_is_not_shown_that_it_does_not() {
+    let layers = |requests: u64, retries: u64| {
+        let mut drill = Drill::usual(seen(requests).retries(retries), seen(100));
+        // Another downstream edge, which never retries.
+        drill.edges.push(crate::edge::EdgeSpec { name: "cache".to_owned(), ..drill.edges[1].clone() });
+        for window in &mut drill.windows {
+            let quiet = seen(2000).window();
+            window.edges.push(quiet);
+        }
+        drill.judge(&limit(None, Metric::LayersRetrying, Op::AtMost, 0.0))
+    };
+    let judgement = layers(300, 200);
+    assert_eq!((judgement.verdict, judgement.observed, judgement.edge), (Verdict::Fail, Some(1.0), None));
+    assert_eq!(layers(2000, 0).verdict, Verdict::Pass);
+    // Six hundred requests without a retry do not prove less than one in a hundred, at half of the error probability each.
+    let few = layers(20, 0);
+    assert_eq!((few.verdict, few.interval), (Verdict::Inconclusive, Some((0.0, 1.0))));
+}
+
+#[test]
+fn a_success_costs_its_share_of_the_failures() {
+    let drill = Drill::usual(seen(300).failures(200), seen(100));
+    let (verdict, cost) = judged(&drill, &db(Metric::CostPerSuccess, Op::AtMost, 2.0));
+    assert_eq!(verdict, Verdict::Fail);
+    close(cost, 3.0);
+    assert_eq!(judged(&drill, &db(Metric::CostPerSuccess, Op::AtMost, 3.5)).0, Verdict::Pass);
+    let none = Drill::usual(seen(300).failures(300), seen(100)).judge(&db(Metric::CostPerSuccess, Op::AtMost, 3.0));
+    assert_eq!((none.verdict, none.observed), (Verdict::Fail, Some(f64::INFINITY)));
+}
+
+#[test]
+fn attempts_are_related_to_the_requests_that_came_in() {
+    let drill = Drill::usual(seen(150), seen(100));
+    let metric = Metric::DownstreamPerIngress;
+    close(judged(&drill, &db(metric, Op::AtMost, 2.0)).1, 1.5);
+    assert_eq!(judged(&drill, &db(metric, Op::AtMost, 2.0)).0, Verdict::Pass);
+    let (verdict, rise) = judged(&drill, &increase(db(metric, Op::AtMost, 0.2)));
+    assert_eq!(verdict, Verdict::Fail);
+    close(rise, 0.5);
+}
+
+#[test]
+fn connections_are_counted_through_the_whole_drill() {
+    // Two opened and one closed in each window: six are open when the fault begins, twelve at its end.
+    let calm = changed(|_| {});
+    close(judged(&calm, &db(Metric::Connections, Op::AtMost, 12.0)).1, 12.0);
+    assert_eq!(judged(&calm, &db(Metric::Connections, Op::AtMost, 11.0)).0, Verdict::Fail);
+    close(judged(&calm, &during(db(Metric::Connections, Op::AtMost, 20.0), PhaseName::Baseline)).1, 6.0);
+    let stormy = changed(|edge| edge.counts.connections_opened = 20);
+    close(judged(&stormy, &db(Metric::ConnectionsOpened, Op::AtMost, 1.0)).1, 120.0);
+    close(judged(&stormy, &increase(db(Metric::ConnectionsOpened, Op::AtMost, 1.0))).1, 9.0);
+    close(judged(&stormy, &in_every_window(db(Metric::ConnectionsOpened, Op::AtMost, 1.0))).1, 20.0);
+}
+
+#[test]
+fn failed_connects_count_where_no_request_came_to_be() {
+    let refused = changed(|edge| {
+        *edge = EdgeWindow::default();
+        edge.counts.connect_failures = 5;
+    });
+    assert_eq!(judged(&refused, &db(Metric::ConnectFailures, Op::AtMost, 0.0)), (Verdict::Fail, Some(30.0)));
+    assert_eq!(judged(&changed(|_| {}), &db(Metric::ConnectFailures, Op::AtMost, 0.0)), (Verdict::Pass, Some(0.0)));
+}
+
+#[test]
+fn retransmits_need_no_failed_request_to_have_been_tested() {
+    let mut drill = changed(|edge| edge.counts.tcp_retransmits = 30);
+    drill.faults = vec![loss(1000, 300)];
+    let (verdict, ratio) = judged(&drill, &db(Metric::RetransmitRatio, Op::AtMost, 0.1));
+    assert_eq!(verdict, Verdict::Fail);
+    close(ratio, 0.3);
+    assert_eq!(judged(&drill, &db(Metric::RetransmitRatio, Op::AtMost, 0.5)).0, Verdict::Pass);
+    drill.faults = vec![loss(1000, 0)];
+    assert_eq!(judged(&drill, &db(Metric::RetransmitRatio, Op::AtMost, 0.5)).0, Verdict::Vacuous);
+    drill.faults = vec![http_status(10, 0)];
+    assert_eq!(judged(&drill, &db(Metric::RetransmitRatio, Op::AtMost, 0.5)).0, Verdict::Vacuous);
+}

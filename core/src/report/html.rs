@@ -1,0 +1,156 @@
+//! The report as one page: no script, no network, nothing beside the file. Light or dark as the reader's system is, and
+//! readable on a phone. Charts are SVG within it; under each stands the table of its numbers.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::json::{ExpectationView, Run};
+use super::risen::{self, Risen};
+use super::text::{self, VERDICT_HEADS};
+use super::{json, rows};
+
+mod figure;
+
+mod lines;
+
+mod plot;
+
+const STYLE: &str = include_str!("html/style.css");
+
+/// The whole of it.
+#[must_use]
+pub fn render(run: &Run) -> String {
+    let verdict = run.verdict.as_deref().unwrap_or("no verdict");
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                // Whatever a name in the result may hold, nothing is fetched or run.
+                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
+                title { (run.drill.playbook) ": " (verdict) " - stormdrill" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                (heading(run, verdict))
+                main {
+                    @if !run.expectations.is_empty() { (expectations(run)) }
+                    (risen_edges(run))
+                    (figure::all(run))
+                    @if !run.faults.is_empty() {
+                        section { h2 { "Faults" } (table(&rows::FAULT_HEADS, &rows::faults(run))) }
+                    }
+                    section { h2 { "Traffic by edge and phase" } (table(&rows::EDGE_HEADS, &rows::edges(run))) }
+                }
+                (footing(run))
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn heading(run: &Run, verdict: &str) -> Markup {
+    html! {
+        header {
+            h1 { (run.drill.playbook) " " (badge(verdict)) }
+            p.meta { (run.drill.started_at) " on " (run.drill.host) ", Linux " (run.drill.kernel) ", " (phases(run)) }
+            @if let Some(reason) = &run.drill.aborted { p.note { strong { "Ended early: " } (reason) } }
+        }
+    }
+}
+
+/// `baseline 60 s, fault 300 s, recovery 120 s`.
+fn phases(run: &Run) -> String {
+    let spelled: Vec<String> = run
+        .phases
+        .iter()
+        .map(|phase| format!("{} {:.0} s", phase.name, phase.end_ns.saturating_sub(phase.start_ns) as f64 / 1e9))
+        .collect();
+    spelled.join(", ")
+}
+
+/// A verdict is told by its word; the colour only helps.
+fn badge(verdict: &str) -> Markup {
+    let class = match verdict {
+        "pass" | "fail" => verdict,
+        _ => "open",
+    };
+    html! { span class={ "badge " (class) } { (verdict) } }
+}
+
+fn expectations(run: &Run) -> Markup {
+    let [_, _, observed, limit, interval, _] = VERDICT_HEADS;
+    html! {
+        section {
+            h2 { "Expectations" }
+            p.meta { "On each line the wide bar is the interval, the tick in it the observed value, and the long tick the limit." }
+            @for view in &run.expectations { (expectation(view, [observed, limit, interval])) }
+        }
+    }
+}
+
+fn expectation(view: &ExpectationView, heads: [&str; 3]) -> Markup {
+    let [_, _, observed, limit, interval, why] = text::row(view);
+    html! {
+        article.expectation {
+            h3 { (badge(&view.verdict)) " " code { (view.text) } }
+            dl {
+                @for (head, value) in heads.into_iter().zip([observed, limit, interval]) { div { dt { (head) } dd { (value) } } }
+                div { dt { "judged on" } dd { (view.phase) ", windows " (ranges(&view.windows)) } }
+            }
+            (figure::interval(view))
+            @if !why.is_empty() { p { (why) } }
+        }
+    }
+}
+
+/// `1-4, 6`: consecutive numbers drawn together.
+fn ranges(numbers: &[u32]) -> String {
+    let mut spans: Vec<(u32, u32)> = Vec::new();
+    for &number in numbers {
+        match spans.last_mut() {
+            Some((_, end)) if end.checked_add(1) == Some(number) => *end = number,
+            _ => spans.push((number, number)),
+        }
+    }
+    if spans.is_empty() {
+        return "none".to_owned();
+    }
+    let spelled = spans.iter().map(|(start, end)| if start == end { start.to_string() } else { format!("{start}-{end}") });
+    spelled.collect::<Vec<_>>().join(", ")
+}
+
+fn risen_edges(run: &Run) -> Markup {
+    let risen = risen::unnamed(run);
+    html! {
+        @if !risen.is_empty() {
+            section { h2 { "Rose, and no expectation names it" } ul { @for edge in &risen { li { (Risen::sentence(edge)) } } } }
+        }
+    }
+}
+
+/// A table that scrolls by itself where the page is too narrow for it.
+fn table<const N: usize>(heads: &[&str; N], rows: &[[String; N]]) -> Markup {
+    html! {
+        div.scroll {
+            table {
+                thead { tr { @for head in heads { th scope="col" { (head) } } } }
+                tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
+            }
+        }
+    }
+}
+
+fn footing(run: &Run) -> Markup {
+    let unseen = rows::unseen(run);
+    html! {
+        footer {
+            p {
+                @if unseen.is_empty() { "Nothing was missed: no event was lost, every connection was recognised." }
+                @else { strong { "Not seen: " } (unseen.join(", ")) "." }
+            }
+            p.meta { "drill " (run.drill.id) ", stormdrill " (run.drill.version) ", " (json::RUN_SCHEMA) }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What every written report says, as rows of text: the phases of each edge, the faults, and what may be missing.
+
+use super::json::edge::Edge;
+use super::json::{FaultView, Run};
+
+/// Column heads of [`edges`].
+pub const EDGE_HEADS: [&str; 8] = ["edge", "phase", "requests", "per second", "retries", "failed", "p50 / p99", "TCP retransmits"];
+
+/// Column heads of [`faults`].
+pub const FAULT_HEADS: [&str; 5] = ["fault", "on", "by", "hit", "felt by requests"];
+
+/// One row for each edge and phase, transitions left out.
+#[must_use]
+pub fn edges(run: &Run) -> Vec<[String; 8]> {
+    run.edges.iter().flat_map(edge).collect()
+}
+
+fn edge(edge: &Edge) -> Vec<[String; 8]> {
+    phase_order(edge)
+        .into_iter()
+        .filter_map(|name| {
+            let phase = edge.phases.get(name)?;
+            Some([
+                format!("{} ({})", edge.name, edge.role),
+                name.to_owned(),
+                phase.requests.to_string(),
+                phase.qps.map_or_else(unknown, |qps| format!("{qps:.1}")),
+                phase.retry_ratio.map_or_else(unknown, percent),
+                phase.failures.values().sum::<u64>().to_string(),
+                match (phase.latency_ms.p50, phase.latency_ms.p99) {
+                    (Some(p50), Some(p99)) => format!("{p50:.1} / {p99:.1} ms"),
+                    _ => unknown(),
+                },
+                phase.tcp_retransmits.to_string(),
+            ])
+        })
+        .collect()
+}
+
+/// The phases' names in the order in which a drill has them.
+fn phase_order(edge: &Edge) -> Vec<&str> {
+    const KNOWN: [&str; 4] = ["baseline", "fault", "recovery", "all"];
+    KNOWN.into_iter().filter(|name| edge.phases.contains_key(*name)).collect()
+}
+
+/// One row for each fault.
+#[must_use]
+pub fn faults(run: &Run) -> Vec<[String; 5]> {
+    run.faults.iter().map(fault).collect()
+}
+
+fn fault(fault: &FaultView) -> [String; 5] {
+    let things = if fault.kind == "http_status" { "answers" } else { "packets" };
+    let share = if fault.packets_selected == 0 {
+        String::new()
+    } else {
+        format!(" ({})", percent(fault.packets_hit as f64 / fault.packets_selected as f64))
+    };
+    [
+        fault.kind.clone(),
+        fault.target.clone(),
+        fault.backend.clone(),
+        format!("{} of {} {things}{share}", fault.packets_hit, fault.packets_selected),
+        match (fault.removed_ns, fault.effective) {
+            (None, _) => "removal not confirmed".to_owned(),
+            (Some(_), true) => "yes".to_owned(),
+            (Some(_), false) => "no".to_owned(),
+        },
+    ]
+}
+
+/// What the measurement did not see, one phrase each; empty if it saw everything.
+#[must_use]
+pub fn unseen(run: &Run) -> Vec<String> {
+    let quality = &run.data_quality;
+    let mut phrases: Vec<String> = [
+        (quality.events_lost, "events lost"),
+        (quality.unknown_role_connections, "connections of unknown role"),
+        (quality.unparsed_connections, "connections that no recogniser took"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, what)| format!("{count} {what}"))
+    .collect();
+    if let Some(sampling) = quality.sampling.filter(|sampling| *sampling < 1.0) {
+        phrases.push(format!("events of {} of the requests kept", percent(sampling)));
+    }
+    phrases
+}
+
+/// `12.3%`.
+pub(super) fn percent(ratio: f64) -> String {
+    format!("{:.1}%", 100.0 * ratio)
+}
+
+/// For a value that is not known.
+pub(super) fn unknown() -> String {
+    "-".to_owned()
+}

@@ -1,0 +1,161 @@
+//! Reports made from a drill and from hostile names.
+
+use super::result;
+use crate::report::compare::{self, Change};
+use crate::report::json::Run;
+use crate::report::{html, junit, markdown, risen};
+
+fn run() -> Run {
+    Run::of(&result())
+}
+
+/// A drill in whose texts every character that means something somewhere appears.
+fn hostile() -> Run {
+    let mut run = run();
+    let text = "</code><script>alert(1)</script> & \"quoted\" | `tick` ]]> \u{0}\u{1b}[31m";
+    run.drill.playbook = text.to_owned();
+    run.drill.host = text.to_owned();
+    run.drill.aborted = Some(text.to_owned());
+    for edge in &mut run.edges {
+        edge.name = text.to_owned();
+    }
+    for view in &mut run.expectations {
+        view.text = text.to_owned();
+        view.reason = Some(text.to_owned());
+    }
+    run
+}
+
+/// The elements that an XML text opens, in order; panics if they are not closed in turn.
+fn elements(xml: &str) -> Vec<String> {
+    let (mut open, mut seen) = (Vec::new(), Vec::new());
+    for tag in xml.split('<').skip(1).map(|rest| rest.split('>').next().unwrap()) {
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop().as_deref(), Some(name), "{xml}");
+        } else if !tag.starts_with('?') {
+            let name = tag.split([' ', '/']).next().unwrap().to_owned();
+            seen.push(name.clone());
+            if !tag.ends_with('/') {
+                open.push(name);
+            }
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+    seen
+}
+
+#[test]
+fn junit_counts_each_verdict_as_what_it_is() {
+    let mut run = run();
+    let first = run.expectations[0].clone();
+    run.expectations = ["pass", "fail", "inconclusive", "vacuous", "invalid"]
+        .into_iter()
+        .map(|verdict| crate::report::json::ExpectationView { verdict: verdict.to_owned(), ..first.clone() })
+        .collect();
+    let xml = junit::render(&run);
+    assert!(xml.contains("tests=\"6\" failures=\"1\" errors=\"2\" skipped=\"1\" time=\"150.000\""), "{xml}");
+    assert!(xml.contains("timestamp=\"2026-01-01T00:00:00\" hostname=\"lab\""), "{xml}");
+    assert!(xml.contains("observed 200%, limit 20%, 90% interval 17"), "{xml}");
+    let seen = elements(&xml);
+    assert_eq!(seen[..3], ["testsuites", "testsuite", "properties"]);
+    assert_eq!(seen.iter().filter(|name| *name == "testcase").count(), 6);
+    run.drill.aborted = Some("guard `x`".to_owned());
+    assert!(junit::render(&run).contains("errors=\"3\""));
+}
+
+#[test]
+fn no_name_breaks_out_of_a_report() {
+    let run = hostile();
+    elements(&junit::render(&run));
+    assert!(!junit::render(&run).chars().any(|c| c.is_control() && c != '\n'));
+    let page = html::render(&run);
+    assert!(!page.contains("<script") && page.contains("&lt;script&gt;"), "{page}");
+    let comment = markdown::render(&run);
+    assert!(!comment.contains("<script") && !comment.contains("]]>"), "{comment}");
+    // Each row of a table has as many cells as its head.
+    let cells = |line: &str| line.replace("\\|", "").matches('|').count();
+    let table: Vec<usize> = comment.lines().filter(|line| line.starts_with('|')).take(4).map(cells).collect();
+    assert_eq!(table, [7; 4], "{comment}");
+}
+
+#[test]
+fn the_page_needs_nothing_beside_itself() {
+    let page = html::render(&run());
+    for outside in ["<script", "<link", "<img", "@import", "url(", "src="] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert_eq!(page.matches("://").count(), page.matches("xmlns=\"http://www.w3.org/2000/svg\"").count());
+    for number in ["200%", "17", "baseline", "recovery", "prefers-color-scheme: dark"] {
+        assert!(page.contains(number), "{number}");
+    }
+    assert_eq!(page.matches("<figure>").count(), 5);
+}
+
+#[test]
+fn the_dark_page_replaces_every_colour_of_the_charts() {
+    let page = html::render(&run());
+    let dark = page.split("prefers-color-scheme: dark").nth(1).unwrap().split("</style>").next().unwrap().to_uppercase();
+    let body = page.split("</style>").nth(1).unwrap();
+    for part in body.split("fill=\"#").chain(body.split("stroke=\"#")).skip(1) {
+        if let Some(colour) = part.get(..6).filter(|text| text.bytes().all(|b| b.is_ascii_hexdigit())) {
+            assert!(dark.contains(&format!("#{}", colour.to_uppercase())), "#{colour}");
+        }
+    }
+}
+
+#[test]
+fn reports_are_made_of_nothing_too() {
+    let mut run = run();
+    run.windows.clear();
+    run.edges.clear();
+    run.phases.clear();
+    run.faults.clear();
+    run.expectations.clear();
+    run.verdict = None;
+    elements(&junit::render(&run));
+    assert!(html::render(&run).contains("no verdict"));
+    assert!(markdown::render(&run).contains("NO VERDICT"));
+}
+
+#[test]
+fn a_rise_is_listed_unless_an_expectation_names_the_edge() {
+    let mut run = run();
+    run.expectations[0].text = "db-replica amplification <= 2".to_owned();
+    let risen = risen::unnamed(&run);
+    assert_eq!(risen.len(), 1);
+    assert!((risen[0].factor - 3.0).abs() < 1e-9 && risen[0].interval.lo > 2.5 && risen[0].per_ingress);
+    assert!(markdown::render(&run).contains("db rose to 3x of its baseline per ingress request"));
+    run.expectations[0].text = "DB amplification <= 2".to_owned();
+    assert_eq!(risen::unnamed(&run), []);
+    // Five requests more are no rise.
+    let mut calm = run;
+    calm.expectations.clear();
+    for window in calm.windows.iter_mut().filter(|window| window.phase == "fault") {
+        window.edges[1].requests = 105;
+    }
+    assert_eq!(risen::unnamed(&calm), []);
+}
+
+#[test]
+fn a_drill_compared_with_itself_shows_no_difference() {
+    let run = run();
+    let rows = compare::rows(&run, &run);
+    assert!(rows.iter().all(|row| matches!(row.change, Change::Same | Change::Unknown)), "{rows:?}");
+    assert_eq!(rows.len(), 1 + 2 - 1 + 2 * 3);
+}
+
+#[test]
+fn a_comparison_says_what_got_better_and_what_worse() {
+    let before = run();
+    let mut after = before.clone();
+    after.expectations[0].verdict = "pass".to_owned();
+    let fault = after.edges[1].phases.get_mut("fault").unwrap();
+    fault.retries.matched = 0;
+    *fault.failures.get_mut("hang").unwrap() = 900;
+    let change = |rows: &[compare::Row], what: &str| rows.iter().find(|row| row.what == what).map(|row| row.change);
+    let rows = compare::rows(&before, &after);
+    assert_eq!(change(&rows, &before.expectations[0].text), Some(Change::Better));
+    assert_eq!(change(&rows, "db: retries"), Some(Change::Better));
+    assert_eq!(change(&rows, "db: failed"), Some(Change::Worse));
+    assert_eq!(change(&compare::rows(&after, &before), "db: failed"), Some(Change::Better));
+}
