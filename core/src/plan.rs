@@ -11,6 +11,8 @@ pub mod host;
 
 mod selection;
 
+mod power;
+
 mod render;
 
 pub use render::text;

@@ -3,7 +3,7 @@
 use crate::expectation::{Demand, Expectation, Metric};
 use crate::judge::limit::{Limit, Outcome};
 use crate::judge::measure::{self, Scene};
-use crate::judge::{Evidence, Judgement, Verdict, doubt, every_window, outage, recovery, windows, wording};
+use crate::judge::{Evidence, Judgement, Verdict, doubt, every_window, metastable, outage, recovery, windows, wording};
 use crate::window::{PhaseName, Window};
 
 /// A judgement, and how far its value is on the wrong side.
@@ -93,6 +93,9 @@ fn judge_edge(expectation: &Expectation, edge: usize, evidence: &Evidence<'_>) -
 
 /// The bare comparison, its limit and unit, and how far the value is on the wrong side.
 fn hold_against(expectation: &Expectation, scene: Scene<'_>, evidence: &Evidence<'_>) -> (Outcome, f64, &'static str, f64) {
+    if expectation.metric == Metric::Metastable {
+        return (metastable::judge(scene), metastable::BACK, wording::unit::RATIO, 0.0);
+    }
     match expectation.demand {
         Demand::Limit { op, value, increase, every_window, .. } => {
             let limit = Limit { metric: expectation.metric, op, value, increase };
@@ -127,6 +130,7 @@ fn windows_used<'a>(expectation: &Expectation, scene: Scene<'a>) -> Vec<&'a Wind
         Demand::Limit { increase, .. } => increase || expectation.metric == Metric::Amplification,
         Demand::Recovers { to, .. } => to.is_none() || expectation.metric == Metric::Amplification,
     };
+    let relative = relative || expectation.metric == Metric::Metastable;
     let mut used: Vec<&Window> = scene.judged.to_vec();
     if relative && scene.phase != PhaseName::Baseline.as_str() {
         used.extend(scene.baseline);
