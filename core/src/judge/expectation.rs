@@ -66,10 +66,21 @@ const fn phase_of(expectation: &Expectation) -> PhaseName {
     }
 }
 
+/// Whether the demand is on the phase's steady state: not on a peak, nor on how a recovery goes.
+const fn is_steady(expectation: &Expectation) -> bool {
+    let Demand::Limit { phase: PhaseName::Baseline | PhaseName::Fault, every_window: false, .. } = expectation.demand else {
+        return false;
+    };
+    !matches!(
+        expectation.metric,
+        Metric::AttemptsMax | Metric::Connections | Metric::ConnectionsOpened | Metric::ConnectFailures | Metric::Metastable
+    )
+}
+
 fn judge_edge(expectation: &Expectation, edge: usize, evidence: &Evidence<'_>) -> Ranked {
     let phase = phase_of(expectation);
-    let judged = windows::of_phase(evidence, phase);
-    let baseline = windows::of_phase(evidence, PhaseName::Baseline);
+    let judged = if is_steady(expectation) { windows::steady(evidence, phase) } else { windows::of_phase(evidence, phase) };
+    let baseline = windows::steady(evidence, PhaseName::Baseline);
     let scene = Scene { edges: evidence.edges, edge, judged: &judged, baseline: &baseline, all: evidence.windows, phase: phase.as_str() };
     let (outcome, limit, unit, excess) = hold_against(expectation, scene, evidence);
     let used = windows_used(expectation, scene);
