@@ -9,16 +9,18 @@ use stormdrill_core::units;
 
 use crate::diagnostic::Style;
 use crate::exit::Exit;
+use crate::host;
 use crate::playbook_file::Override;
 
 mod clean;
 mod doctor;
-mod host;
 mod observe;
 mod output;
 pub mod plan;
+mod remote;
 mod report;
 mod run;
+mod serve;
 pub mod validate;
 
 /// Finds out, before production does, whether your retries turn a dependency's blip into an outage.
@@ -53,6 +55,30 @@ enum Command {
     },
     /// Count requests and retries without injecting anything; a live table, and JSON at the end.
     Observe(Observe),
+    /// Be a daemon: drills through an HTTP API, metrics for Prometheus, edges that are counted all the time.
+    Serve {
+        /// The configuration; without it, the defaults: the API on 127.0.0.1:9464 and a Unix socket.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// List the daemon's drills.
+    Status {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+        /// The daemon's Unix socket; `api.sock` in the state directory if not given.
+        #[arg(long, value_name = "FILE")]
+        socket: Option<PathBuf>,
+    },
+    /// End one of the daemon's drills; returns when its faults are gone.
+    Abort {
+        /// Its id, as `status` shows it.
+        #[arg(value_name = "ID")]
+        id: String,
+        /// The daemon's Unix socket; `api.sock` in the state directory if not given.
+        #[arg(long, value_name = "FILE")]
+        socket: Option<PathBuf>,
+    },
     /// Show a past result: `run --json` wrote it.
     Report {
         /// The result.
@@ -139,7 +165,9 @@ pub fn main() -> Exit {
             return exit;
         }
     };
-    crate::report::log::install();
+    // A daemon's log is read later, when it is too late to ask for more.
+    crate::report::log::install(if matches!(cli.command, Command::Serve { .. }) { "info" } else { "warn" });
+    let socket = |given: Option<PathBuf>| given.unwrap_or_else(|| serve::default_socket(&cli.state_dir));
     match cli.command {
         Command::Run(args) => run::run(&args, &cli.state_dir),
         Command::Validate { playbooks } => playbook_command(|out, err| validate::run(&playbooks, &[], Style::of_stderr(), out, err)),
@@ -147,6 +175,9 @@ pub fn main() -> Exit {
             playbook_command(|out, err| plan::run(&playbook, &set, &host::facts(), Style::of_stderr(), out, err))
         }
         Command::Observe(args) => observe::run(&args, &cli.state_dir),
+        Command::Serve { config } => serve::run(config.as_deref(), &cli.state_dir),
+        Command::Status { json, socket: given } => remote::status(&socket(given), json),
+        Command::Abort { id, socket: given } => remote::abort(&socket(given), &id),
         Command::Report { result, format, output } => report::report(&result, format, output.as_deref()),
         Command::Compare { before, after } => report::compare(&before, &after),
         Command::Doctor { json } => doctor::run(json, &cli.state_dir),

@@ -4,9 +4,10 @@
 //! Whatever ends the drill — its last phase, a guard, a signal, an error of the probe — the faults go through the same
 //! removal. If none of this code runs any more, the kernel ends them when the lease runs out.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use stormdrill_core::fault::FaultOutcome;
+use stormdrill_core::fault::{FaultCounts, FaultOutcome};
 use stormdrill_core::judge::guard::GuardState;
 use stormdrill_core::machine::{Effect, End, Event, Machine};
 use stormdrill_core::playbook::Playbook;
@@ -45,6 +46,8 @@ pub trait Progress {
     fn window(&mut self, window: &Window);
     /// Something that the user should read at once.
     fn note(&mut self, text: &str);
+    /// What the kernel counted so far, by the fault's kind; told each time that the leases are renewed, and after the removal.
+    fn faults(&mut self, _counts: &BTreeMap<&'static str, FaultCounts>) {}
 }
 
 /// What a drill left behind: all that a verdict is made from.
@@ -90,8 +93,9 @@ pub async fn drive(
     }
     let end = ended?;
     let phases = driver.machine.phases().to_vec();
-    let Driver { session, faults, mut windows, .. } = driver;
+    let Driver { session, faults, mut windows, progress, .. } = driver;
     let (rest, quality) = session.finish()?;
+    rest.iter().for_each(|window| progress.window(window));
     windows.extend(rest);
     Ok(Outcome { end, phases, windows, faults: faults.into_outcomes(), quality })
 }
@@ -143,6 +147,7 @@ impl Driver<'_> {
                 let reason = format!("the fault's lease could not be renewed: {error}");
                 self.handle(Event::Abort { reason, now_ns }).await?;
             }
+            self.progress.faults(&self.faults.counts());
         }
         self.session.poll()?;
         for window in self.session.finalised() {
@@ -196,7 +201,9 @@ impl Driver<'_> {
 
     async fn remove(&mut self) -> Event {
         self.renew_at_ns = None;
-        match self.faults.remove().await {
+        let removed = self.faults.remove().await;
+        self.progress.faults(&self.faults.counts());
+        match removed {
             Ok(at_ns) => Event::Removed { at_ns },
             Err(error) => Event::RemoveFailed { reason: chain(&error), now_ns: clock::monotonic_ns() },
         }

@@ -18,6 +18,8 @@ pub mod netns;
 
 pub mod fault;
 
+pub mod host;
+
 pub mod session;
 
 pub mod driver;
@@ -25,5 +27,17 @@ pub mod driver;
 pub mod signals;
 
 pub mod load;
+
+pub mod drill;
+
+pub mod config;
+
+pub mod metrics;
+
+pub mod daemon;
+
+pub mod notify;
+
+pub mod api;
 
 pub mod report;

@@ -16,7 +16,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
-use stormdrill_core::judge::LoadHealth;
+use stormdrill_core::judge::{LoadHealth, MOST_LAG_NS};
 use stormdrill_core::playbook::Load;
 use thiserror::Error;
 use tokio::net::TcpStream;
@@ -133,6 +133,7 @@ async fn generate(target: Target, rate: f64, timeout: Duration, tag: String, sto
     let p99 = state.lag_ns.len().saturating_sub(1) * 99 / 100;
     LoadHealth {
         lag_p99_ns: state.lag_ns.get(p99).copied().unwrap_or(0),
+        late: u64::try_from(state.lag_ns.iter().filter(|lag| **lag > MOST_LAG_NS).count()).unwrap_or(u64::MAX),
         scheduled: state.scheduled,
         sent: state.sent,
         local_errors: state.local_errors,

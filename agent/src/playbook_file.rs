@@ -82,6 +82,14 @@ pub fn read(path: &Path, overrides: &[Override]) -> Result<Playbook, ReadError> 
         let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
         ReadError::NotUtf8 { path: path.to_owned(), line }
     })?;
+    parse(path, text, overrides)
+}
+
+/// Checks a playbook's text and applies overrides; `path` is what messages call it.
+///
+/// # Errors
+/// When it has problems.
+pub fn parse(path: &Path, text: String, overrides: &[Override]) -> Result<Playbook, ReadError> {
     let pairs: Vec<(&str, &str)> = overrides.iter().map(|set| (set.path.as_str(), set.value.as_str())).collect();
     playbook::parse_with(&text, &pairs).map_err(|problems| {
         let rejected = Rejected { path: path.to_owned(), text, overrides: overrides.to_vec(), problems };

@@ -4,6 +4,7 @@
 //! Nothing is recognised here; user space sets the edges, reads counters and decodes records.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use aya::maps::{Array, MapData, PerCpuArray, RingBuf};
 use stormdrill_core::edge::EdgeSpec;
@@ -21,6 +22,7 @@ mod sockets;
 
 pub use error::ProbeError;
 pub use snapshot::{Health, Snapshot};
+pub use sockets::{Connection, connections};
 
 /// What to observe.
 #[derive(Debug, Clone)]
@@ -64,7 +66,7 @@ pub struct Probe {
     // An array of programs forgets them when its last user-space handle is closed.
     _chains: Vec<aya::maps::ProgramArray<MapData>>,
     // Holds the programs and the remaining maps.
-    _object: aya::Ebpf,
+    object: aya::Ebpf,
 }
 
 impl std::fmt::Debug for Probe {
@@ -119,6 +121,12 @@ impl Probe {
     #[must_use]
     pub fn attached(&self) -> Attached {
         self.links.state()
+    }
+
+    /// How long each of the programs ran so far, by name. The kernel measures it only while sysctl kernel.bpf_stats_enabled is 1.
+    #[must_use]
+    pub fn run_times(&self) -> Vec<(&str, Duration)> {
+        self.object.programs().filter_map(|(name, program)| Some((name, program.info().ok()?.run_time()))).collect()
     }
 
     /// Takes the hooks off. Dropping the probe does the same.

@@ -5,6 +5,8 @@
 //! when they are read, and each request is in exactly one window.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
+
 use stormdrill_core::edge::{EdgeId, EdgeSpec};
 use stormdrill_core::event::ProbeEvent;
 use stormdrill_core::result::DataQuality;
@@ -14,7 +16,7 @@ use stormdrill_core::track::{TrackConfig, Tracker};
 use stormdrill_core::window::{EdgeCounts, KernelWindow, PhaseName, Window};
 
 use crate::clock;
-use crate::probe::{Probe, ProbeError, Snapshot};
+use crate::probe::{Attached, Probe, ProbeError, Snapshot};
 
 /// How long after an epoch ended its counts are read: far longer than any hook runs.
 const SETTLE_NS: u64 = 20_000_000;
@@ -170,6 +172,18 @@ impl Session {
     /// When they cannot be read.
     pub fn snapshot(&mut self) -> Result<Snapshot, ProbeError> {
         self.probe.snapshot()
+    }
+
+    /// The state of the hooks.
+    #[must_use]
+    pub fn attached(&self) -> Attached {
+        self.probe.attached()
+    }
+
+    /// How long each kernel program ran so far; see [`Probe::run_times`].
+    #[must_use]
+    pub fn run_times(&self) -> Vec<(&str, Duration)> {
+        self.probe.run_times()
     }
 
     /// How many edges are observed.

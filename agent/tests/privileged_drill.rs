@@ -343,3 +343,25 @@ fn a_delay_is_refused_where_the_kernel_has_no_netem_and_accepted_where_it_has() 
         assert!(scene.agent.has_no_journal());
     });
 }
+
+#[test]
+fn lost_segments_are_sent_again_and_counted_with_or_without_netem() {
+    in_namespace(|| {
+        let before = dump();
+        let scene = Scene::new("1");
+        let load = scene.load("100/s");
+        let playbook = scene.playbook().fault("{loss: 30%, to: store}").expect("web success ratio >= 50%");
+        let result = scene.agent.drill(&playbook.text()).end();
+        let json = &result.json;
+        let backend = if capability::try_one(Capability::Netem).works() { "netem" } else { "ebpf-drop" };
+        assert_eq!(text(json, "/faults/0/backend"), backend, "{result:#?}");
+        assert_eq!(result.ended.code, Some(0), "{result:#?}");
+        let retransmits = |name| count(phase(json, "store", name), "/tcp_retransmits");
+        assert_eq!(retransmits("baseline"), 0);
+        let requests = count(phase(json, "store", "fault"), "/requests");
+        // Three requests of ten are lost on their way, and three acknowledgements, which are not sent again.
+        assert!(retransmits("fault") > requests / 5, "{} for {requests} requests", retransmits("fault"));
+        drop(load);
+        assert_eq!(dump(), before);
+    });
+}

@@ -65,11 +65,16 @@ pub struct Evidence<'a> {
     pub load: Option<LoadHealth>,
 }
 
+/// How late a request of the load generator may start before it counts as late, nanoseconds.
+pub const MOST_LAG_NS: u64 = 10_000_000;
+
 /// Whether the load was what the playbook asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LoadHealth {
     /// 99th percentile of how late requests started, nanoseconds.
     pub lag_p99_ns: u64,
+    /// Requests that started more than [`MOST_LAG_NS`] late.
+    pub late: u64,
     /// Requests that should have started.
     pub scheduled: u64,
     /// Requests that did.

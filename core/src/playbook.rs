@@ -11,6 +11,8 @@ use crate::fault::FaultSpec;
 
 pub mod problem;
 
+pub mod serve;
+
 mod node;
 
 mod raw;

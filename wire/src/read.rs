@@ -32,7 +32,7 @@ pub struct Piece {
 
 /// Told what a run finds.
 pub trait Sink {
-    /// A head is complete: books it as [`Book::complete`] does.
+    /// A head is complete: books it as `Book::complete` does.
     fn complete(&mut self, machine: &Machine) -> (Option<Head>, Body);
     /// Tells of the head that was just booked; `declared` is the length of the body that it announces.
     fn head(&mut self, head: Head, piece: Piece, declared: u64);

@@ -1,6 +1,8 @@
 //! The faults of one drill, from prepared to gone.
 
-use stormdrill_core::fault::FaultOutcome;
+use std::collections::BTreeMap;
+
+use stormdrill_core::fault::{FaultCounts, FaultKind, FaultOutcome};
 
 use crate::clock;
 use crate::fault::plane::{Applied, FaultError, Prepared};
@@ -39,6 +41,23 @@ impl Faults {
     /// When one cannot be renewed; it then ends by itself.
     pub(super) fn renew(&mut self) -> Result<(), FaultError> {
         self.applied.iter_mut().try_for_each(Applied::renew)
+    }
+
+    /// What the kernel counted so far, summed by the fault's kind. Counters that cannot be read are left out: they are for show here, and
+    /// their totals are read again at the removal.
+    pub(super) fn counts(&mut self) -> BTreeMap<&'static str, FaultCounts> {
+        let mut sums: BTreeMap<&'static str, FaultCounts> = BTreeMap::new();
+        let mut add = |kind: &FaultKind, counts: FaultCounts| {
+            let sum = sums.entry(kind.as_str()).or_default();
+            sum.selected += counts.selected;
+            sum.hit += counts.hit;
+        };
+        for applied in &mut self.applied {
+            let counts = applied.counts().unwrap_or_default();
+            applied.specs().iter().zip(counts).for_each(|(spec, counts)| add(&spec.kind, counts));
+        }
+        self.outcomes.iter().for_each(|outcome| add(&outcome.spec.kind, outcome.counts));
+        sums
     }
 
     /// Removes all of them, those after a failure too; gives the instant at which the last one was gone.

@@ -104,7 +104,7 @@ pub(super) fn attach(config: &ProbeConfig<'_>) -> Result<Probe, ProbeError> {
         malformed: 0,
         edges: config.edges.len(),
         _chains: chains,
-        _object: object,
+        object,
     };
     probe.write_settings(Settings { flags: events | Settings::LISTED, ..current })?;
     Ok(probe)

@@ -11,6 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use aya::maps::{HashMap, MapData};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddr};
+use stormdrill_core::edge::EdgeSpec;
 use stormdrill_wire::abi::{Rules, role};
 
 use super::{ProbeError, rules};
@@ -40,6 +41,36 @@ pub(super) fn list(found: &mut HashMap<MapData, u64, u32>, rules: &Rules, count:
         let _ = found.insert(socket.cookie, u32::from(role), 0);
     }
     Ok(())
+}
+
+/// A connection of a named edge, as the kernel lists it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connection {
+    /// The edge's position.
+    pub edge: usize,
+    /// This host's end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub peer: SocketAddr,
+}
+
+/// The established connections of the edges in this thread's network namespace, whichever process has them. Needs no privilege.
+///
+/// # Errors
+/// When the kernel does not list its sockets.
+pub fn connections(edges: &[EdgeSpec]) -> Result<Vec<Connection>, ProbeError> {
+    const ESTABLISHED: u8 = 1;
+    let rules = rules::of_edges(edges)?;
+    let mut sockets = dump(AF_INET).map_err(ProbeError::Sockets)?;
+    sockets.extend(dump(AF_INET6).map_err(ProbeError::Sockets)?);
+    let listened: HashSet<u16> = sockets.iter().filter(|s| s.state == LISTEN).map(|s| s.local.port()).collect();
+    let of = |socket: &Open| {
+        let (role, end) =
+            if listened.contains(&socket.local.port()) { (role::INGRESS, socket.local) } else { (role::DOWNSTREAM, socket.peer) };
+        let edge = rules.rules.iter().take(edges.len()).position(|rule| rules::matches(rule, role, end))?;
+        Some(Connection { edge, local: socket.local, peer: socket.peer })
+    };
+    Ok(sockets.iter().filter(|socket| socket.state == ESTABLISHED).filter_map(of).collect())
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -6,9 +6,9 @@ use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
 
-/// Installs the log on stderr: warnings and worse, unless `STORMDRILL_LOG` says otherwise.
-pub fn install() {
-    let filter = EnvFilter::try_from_env("STORMDRILL_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+/// Installs the log on stderr: `level` and worse, unless `STORMDRILL_LOG` says otherwise.
+pub fn install(level: &str) {
+    let filter = EnvFilter::try_from_env("STORMDRILL_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     // A second installation, as in tests, changes nothing.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -7,6 +7,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod client;
+pub(crate) mod daemon;
 pub(crate) mod json;
 pub(crate) mod nginx;
 pub(crate) mod nobody;

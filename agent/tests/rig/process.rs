@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 
-/// For a line or an end that never comes. Guests under TCG take long to verify a program.
-const LIMIT: Duration = Duration::from_secs(180);
+/// For a line or an end that never comes. An emulated processor takes a minute to verify the probe.
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// A running process. It is killed when this is dropped.
 pub(crate) struct Process {

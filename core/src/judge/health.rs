@@ -1,14 +1,15 @@
 //! Whether the measurement can be trusted at all.
 
 use crate::judge::wording::counted;
-use crate::judge::{Evidence, LoadHealth};
+use crate::judge::{ALPHA, Evidence, LoadHealth, MOST_LAG_NS};
+use crate::stats::{Tails, proportion};
 use crate::window::{PhaseName, Window};
 
 /// Share of a window's requests whose events may be lost.
 const MOST_LOST: f64 = 0.001;
 
-/// How late the load generator's requests may start, nanoseconds, 99th percentile.
-const MOST_LAG_NS: u64 = 10_000_000;
+/// Share of the load generator's requests that may start late.
+const MOST_LATE: f64 = 0.01;
 
 /// What an expectation rests on that may be lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +71,9 @@ fn is_lossy(window: &Window) -> bool {
 pub(crate) fn overloaded(load: Option<LoadHealth>) -> Option<String> {
     let load = load?;
     let mut complaints = Vec::new();
-    if load.lag_p99_ns > MOST_LAG_NS {
+    // Of a few dozen requests a single late one is more than a hundredth, and says nothing.
+    let late = proportion::interval(load.late as f64, load.scheduled as f64, Tails::each(ALPHA));
+    if load.scheduled > 0 && late.lo > MOST_LATE {
         complaints.push(format!(
             "started requests late (p99 {:.1} ms, at most {} ms)",
             load.lag_p99_ns as f64 / 1e6,

@@ -20,6 +20,8 @@ mod faults;
 
 mod lines;
 
+pub(super) mod serve;
+
 const TOP: Keys = Keys::new("a playbook", &["version", "name", "description", "observe", "load", "phases", "faults", "guards", "expect"]);
 
 /// The playbook version that this program reads.

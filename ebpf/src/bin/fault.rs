@@ -54,7 +54,7 @@ pub fn sd_drop(ctx: TcContext) -> i32 {
             let draw = unsafe { bpf_get_prandom_u32() };
             if u64::from(draw) < selected.rule.threshold {
                 selected.count_hit();
-                TC_ACT_STOLEN as i32
+                TC_ACT_STOLEN
             } else {
                 TC_ACT_UNSPEC
             }

@@ -11,11 +11,8 @@ pub fn edge(role: u8, addresses: &Addresses) -> u8 {
     let Some(rules) = RULES.get(0) else {
         return other;
     };
-    let (address, port) = if role == role::INGRESS {
-        (&addresses.local, addresses.local_port)
-    } else {
-        (&addresses.remote, addresses.remote_port)
-    };
+    let (address, port) =
+        if role == role::INGRESS { (&addresses.local, addresses.local_port) } else { (&addresses.remote, addresses.remote_port) };
     let mapped = address[0] | address[1] == 0 && address[2] == 0xffff_u32.to_be();
     let mapped = if mapped { EdgeRule::NOT_MAPPED } else { 0 };
     let mut at = 0;
@@ -33,8 +30,7 @@ pub fn edge(role: u8, addresses: &Addresses) -> u8 {
 /// Whether a connection could belong to a named edge if its role were known.
 #[inline(always)]
 pub fn may_be_named(addresses: &Addresses) -> bool {
-    (edge(role::INGRESS, addresses) as usize) < MAX_NAMED_EDGES
-        || (edge(role::DOWNSTREAM, addresses) as usize) < MAX_NAMED_EDGES
+    (edge(role::INGRESS, addresses) as usize) < MAX_NAMED_EDGES || (edge(role::DOWNSTREAM, addresses) as usize) < MAX_NAMED_EDGES
 }
 
 /// 0 if the rule matches. By arithmetic and with one comparison at the end, for the sake of the verifier: it would follow

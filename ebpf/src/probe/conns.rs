@@ -20,12 +20,7 @@ pub fn get(sk: *mut bpf_sock) -> *mut Conn {
 pub fn get_or_create(sk: *mut bpf_sock) -> *mut Conn {
     // SAFETY: as above.
     unsafe {
-        bpf_sk_storage_get(
-            (&raw const CONNS).cast_mut().cast(),
-            sk.cast(),
-            core::ptr::null_mut(),
-            BPF_SK_STORAGE_GET_F_CREATE as u64,
-        )
-        .cast()
+        bpf_sk_storage_get((&raw const CONNS).cast_mut().cast(), sk.cast(), core::ptr::null_mut(), BPF_SK_STORAGE_GET_F_CREATE as u64)
+            .cast()
     }
 }

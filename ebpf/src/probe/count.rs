@@ -30,12 +30,7 @@ pub fn health(index: u32) {
 pub fn settings() -> Option<(u32, u32)> {
     let settings = SETTINGS.get_ptr(0)?;
     // SAFETY: the map's element; user space may write it meanwhile, hence volatile.
-    unsafe {
-        Some((
-            core::ptr::read_volatile(&raw const (*settings).epoch),
-            core::ptr::read_volatile(&raw const (*settings).flags),
-        ))
-    }
+    unsafe { Some((core::ptr::read_volatile(&raw const (*settings).epoch), core::ptr::read_volatile(&raw const (*settings).flags))) }
 }
 
 /// The counters of an edge in an epoch.

@@ -140,7 +140,8 @@ impl Sink for Watch {
     #[inline(always)]
     fn complete(&mut self, machine: &Machine) -> (Option<Head>, Body) {
         // SAFETY: a map value; the book lies apart from the flow.
-        unsafe { (*(&raw mut (*self.early).conn.book)).complete(side::REQUEST, machine) }
+        let book = unsafe { &mut (*self.early).conn.book };
+        book.complete(side::REQUEST, machine)
     }
 
     #[inline(always)]
@@ -225,12 +226,8 @@ unsafe fn send(early: *mut Early, book: *const Book, sender: &Sender, requests: 
         }
         (*header).reserved = 0;
         let size = size_of::<EventHeader>() as u64 + within::<CAPTURE>(len) as u64;
-        let sent = bpf_ringbuf_output(
-            (&raw const EVENTS).cast_mut().cast(),
-            (&raw mut (*early).record).cast(),
-            size,
-            BPF_RB_NO_WAKEUP as u64,
-        );
+        let sent =
+            bpf_ringbuf_output((&raw const EVENTS).cast_mut().cast(), (&raw mut (*early).record).cast(), size, BPF_RB_NO_WAKEUP as u64);
         if sent != 0 {
             sender.lost();
         }

@@ -87,6 +87,7 @@ impl Sender {
     }
 
     /// A piece of a head with up to `body` bytes of what follows it, as far as the capture limits allow.
+    #[expect(clippy::too_many_arguments, reason = "inlined, so that no argument is ever passed; a struct would live on the 512-byte stack")]
     #[inline(always)]
     pub fn head(&self, skb: *mut __sk_buff, payload: u32, book: *const Book, subject: Subject, piece: Piece, body: u32, scratch: *mut u64) {
         let limit = if subject.kind == kind::REQUEST { REQUEST_CAPTURE } else { RESPONSE_CAPTURE };

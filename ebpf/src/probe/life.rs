@@ -234,12 +234,8 @@ unsafe fn addresses(ops: *mut bpf_sock_ops) -> Addresses {
             addresses.local = [0, 0, 0xffff_u32.to_be(), word::<LOCAL_IP4>(ops)];
             addresses.remote = [0, 0, 0xffff_u32.to_be(), word::<REMOTE_IP4>(ops)];
         } else {
-            addresses.local = [
-                word::<LOCAL_IP6>(ops),
-                word::<{ LOCAL_IP6 + 4 }>(ops),
-                word::<{ LOCAL_IP6 + 8 }>(ops),
-                word::<{ LOCAL_IP6 + 12 }>(ops),
-            ];
+            addresses.local =
+                [word::<LOCAL_IP6>(ops), word::<{ LOCAL_IP6 + 4 }>(ops), word::<{ LOCAL_IP6 + 8 }>(ops), word::<{ LOCAL_IP6 + 12 }>(ops)];
             addresses.remote = [
                 word::<REMOTE_IP6>(ops),
                 word::<{ REMOTE_IP6 + 4 }>(ops),

@@ -44,7 +44,9 @@ pub struct EdgeWindowView {
 }
 
 impl WindowView {
-    pub(super) fn of(window: &Window, edges: &[EdgeSpec]) -> Self {
+    /// The view of a window over these edges.
+    #[must_use]
+    pub fn of(window: &Window, edges: &[EdgeSpec]) -> Self {
         Self {
             index: window.epoch,
             phase: window.phase.as_str().to_owned(),

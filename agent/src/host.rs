@@ -12,7 +12,8 @@ use crate::cgroup::{self, CgroupError};
 
 /// Why a scope cannot be observed.
 #[derive(Debug, Error)]
-pub(super) enum ScopeError {
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum ScopeError {
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
     #[error("observe.scope: there is no cgroup `{}`; `systemd-cgls` lists them", path.display())]
@@ -24,17 +25,17 @@ pub(super) enum ScopeError {
 }
 
 /// The host's name.
-pub(super) fn name() -> String {
+pub(crate) fn name() -> String {
     uname().map(|u| u.nodename().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// The kernel's release.
-pub(super) fn kernel() -> String {
+pub(crate) fn kernel() -> String {
     uname().map(|u| u.release().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// An identifier for a run: unlikely to come twice, short enough to type.
-pub(super) fn drill_id() -> String {
+pub(crate) fn drill_id() -> String {
     let mut bytes = [0u8; 8];
     let read = std::fs::File::open("/dev/urandom").and_then(|mut f| io::Read::read_exact(&mut f, &mut bytes));
     if read.is_err() {
@@ -44,7 +45,7 @@ pub(super) fn drill_id() -> String {
 }
 
 /// The cgroup directory whose sockets a scope means.
-pub(super) fn scope(scope: &Scope, state_dir: &Path) -> Result<PathBuf, ScopeError> {
+pub(crate) fn scope(scope: &Scope, state_dir: &Path) -> Result<PathBuf, ScopeError> {
     let root = cgroup::find_or_mount(state_dir)?;
     let below = |path: &str| root.join(path.trim_start_matches('/'));
     let path = match scope {
@@ -74,7 +75,7 @@ const fn symbol(feature: Feature) -> Option<&'static str> {
 
 /// What `plan` can say of this host without a privilege and without a socket: what the running kernel holds, and which
 /// modules are installed for it. A symbol table that cannot be read leaves the question open.
-pub(super) fn facts() -> HostFacts {
+pub(crate) fn facts() -> HostFacts {
     let release = kernel();
     let modules = std::fs::read_to_string(format!("/lib/modules/{release}/modules.dep")).unwrap_or_default();
     let mut facts = HostFacts::default();

@@ -1,0 +1,99 @@
+//! The HTTP API: handlers that turn requests into calls of the daemon, and answers into JSON. Only this module tree names axum.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::daemon::Daemon;
+
+mod operation;
+
+mod problem;
+
+mod body;
+
+mod guard;
+
+mod drills;
+
+mod events;
+
+mod playbooks;
+
+mod edges;
+
+mod health;
+
+mod schema;
+
+mod openapi;
+
+pub mod listen;
+
+pub use guard::Peer;
+pub use problem::Kind;
+
+/// What handlers share.
+#[derive(Debug, Clone)]
+pub struct App(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    daemon: Arc<Daemon>,
+    token: Option<String>,
+    streams: Arc<Semaphore>,
+    document: String,
+}
+
+impl App {
+    /// The API of a daemon. With a token, clients on TCP have to know it.
+    #[must_use]
+    pub fn new(daemon: Arc<Daemon>, token: Option<String>) -> Self {
+        let streams = Arc::new(Semaphore::new((daemon.config.limits.connections / 2).max(1)));
+        Self(Arc::new(Shared { daemon, token, streams, document: document() }))
+    }
+
+    fn daemon(&self) -> &Daemon {
+        &self.0.daemon
+    }
+
+    fn token(&self) -> Option<&str> {
+        self.0.token.as_deref()
+    }
+
+    fn document(&self) -> &str {
+        &self.0.document
+    }
+
+    fn stream_permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.streams).try_acquire_owned().ok()
+    }
+}
+
+fn operations() -> Vec<operation::Operation> {
+    let groups = [drills::operations(), events::operations(), playbooks::operations(), edges::operations(), health::operations()];
+    groups.into_iter().flatten().collect()
+}
+
+/// The OpenAPI 3.1 document.
+#[must_use]
+pub fn document() -> String {
+    openapi::document(&operations())
+}
+
+/// Everything that the API answers.
+pub fn router(app: App) -> Router {
+    let mut router = Router::new();
+    for operation in operations() {
+        router = router.route(operation.path, operation.route);
+    }
+    router
+        .method_not_allowed_fallback(|| async {
+            problem::Problem::new(Kind::MethodNotAllowed, "see /openapi.json for what can be done here")
+        })
+        .fallback(|| async { problem::Problem::new(Kind::NotFound, "see /openapi.json for what there is") })
+        .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
+        .with_state(app)
+}

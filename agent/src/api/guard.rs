@@ -1,0 +1,121 @@
+//! Who may ask: before any handler runs.
+//!
+//! Without a token, reaching the address is the permission, so a web page must not be able to make a browser ask: the Host header has to be an
+//! address of this host (a page whose own name resolves to 127.0.0.1 cannot fake that), and the Origin has to be the same. Requests that
+//! come over the Unix socket were let in by their user id.
+
+use std::hint::black_box;
+use std::net::IpAddr;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+use super::App;
+use super::problem::{Kind, Problem};
+
+/// How a connection came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// By TCP.
+    Tcp,
+    /// Over the Unix socket, from a user that may.
+    Local,
+}
+
+/// Lets a request pass, or answers it.
+pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Tcp);
+    let mut response = match admit(app.token(), peer, request.uri().path(), request.headers(), request.uri().host()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn admit(token: Option<&str>, peer: Peer, path: &str, headers: &HeaderMap, uri_host: Option<&str>) -> Result<(), Problem> {
+    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or("?"));
+    let host = text(header::HOST).or(uri_host);
+    if peer == Peer::Tcp {
+        match token {
+            // A liveness probe tells nothing and may ask without.
+            Some(_) if path == "/healthz" => {}
+            Some(token) => authorise(token, text(header::AUTHORIZATION))?,
+            None => {
+                let host = host.ok_or_else(|| Problem::new(Kind::BadRequest, "the Host header is missing"))?;
+                if !is_this_host(host) {
+                    return Err(Problem::new(Kind::WrongHost, "use an address or `localhost` for the host"));
+                }
+            }
+        }
+    }
+    if text(header::HeaderName::from_static("sec-fetch-site")) == Some("cross-site") {
+        return Err(Problem::new(Kind::CrossOrigin, "the browser says that another site asks"));
+    }
+    match text(header::ORIGIN) {
+        None => Ok(()),
+        Some(origin) if host.is_some_and(|host| origin.strip_prefix("http://") == Some(host)) => Ok(()),
+        Some(_) => Err(Problem::new(Kind::CrossOrigin, "the Origin header names another origin")),
+    }
+}
+
+fn authorise(token: &str, given: Option<&str>) -> Result<(), Problem> {
+    let given = given.and_then(|given| {
+        let (scheme, token) = given.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+    });
+    match given {
+        Some(given) if same(token.as_bytes(), given.as_bytes()) => Ok(()),
+        Some(_) => Err(Problem::new(Kind::Unauthorized, "the bearer token is not the right one")),
+        None => Err(Problem::new(Kind::Unauthorized, "send `Authorization: Bearer TOKEN`")),
+    }
+}
+
+/// Compares in a time that depends on the given text's length only, never on how much of it is right.
+fn same(secret: &[u8], given: &[u8]) -> bool {
+    let mut differs = u8::from(secret.len() != given.len());
+    for (index, byte) in given.iter().enumerate() {
+        // The secret is walked round, so that its length does not end the loop either.
+        let against = secret.get(index % secret.len().max(1)).copied().unwrap_or_default();
+        differs |= black_box(byte ^ against);
+    }
+    black_box(differs) == 0
+}
+
+/// A name that resolves to this host only here is no name; an address is what it is, and `localhost` is not for others to give away.
+fn is_this_host(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_whole_token_is_the_token() {
+        for (given, expected) in
+            [("0123456789abcdef", true), ("0123456789abcdeg", false), ("0123456789abcde", false), ("", false), ("0123456789abcdef0", false)]
+        {
+            assert_eq!(same(b"0123456789abcdef", given.as_bytes()), expected, "{given}");
+        }
+        assert!(!same(b"0123456789abcdef", b"0123456789abcdef0123456789abcdef"));
+    }
+
+    #[test]
+    fn addresses_and_localhost_are_this_host_and_names_are_not() {
+        for host in ["127.0.0.1", "127.0.0.1:9464", "localhost:1", "LOCALHOST", "[::1]", "[::1]:9464"] {
+            assert!(is_this_host(host), "{host}");
+        }
+        for host in ["evil.example", "evil.example:9464", "127.0.0.1.evil.example", "", "localhost.evil.example", "[evil"] {
+            assert!(!is_this_host(host), "{host}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! `/v1/playbooks`: the playbooks that drills can be started from by name, and the check of any other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+use stormdrill_core::edge::is_name;
+use stormdrill_core::playbook::Playbook;
+use stormdrill_core::playbook::problem::Source;
+
+use super::App;
+use super::body::{self, is_yaml, media_type};
+use super::operation::{Answer, JSON, Operation, YAML};
+use super::problem::{Kind, Problem, internal};
+use crate::playbook_file::{self, Override, ReadError, Rejected};
+
+/// Most files of the folder that are looked at.
+const MAX_FILES: usize = 500;
+
+pub(super) fn operations() -> Vec<Operation> {
+    vec![
+        Operation {
+            method: "get",
+            path: "/v1/playbooks",
+            id: "listPlaybooks",
+            summary: "The playbooks in the configured folder",
+            parameters: &[],
+            body: &[],
+            answers: &[Answer { status: 200, description: "By name.", media: JSON, schema: "Playbooks" }],
+            problems: &[Kind::Internal],
+            route: get(list),
+        },
+        Operation {
+            method: "post",
+            path: "/v1/playbooks/validate",
+            id: "validatePlaybook",
+            summary: "Check a playbook without running it",
+            parameters: &[],
+            body: &[(YAML, "Text")],
+            answers: &[Answer { status: 200, description: "Good or not, and what is wrong.", media: JSON, schema: "Validation" }],
+            problems: &[Kind::BadRequest, Kind::SlowBody, Kind::BodyTooLarge, Kind::UnsupportedMedia],
+            route: post(validate),
+        },
+    ]
+}
+
+async fn list(State(app): State<App>) -> Result<Response, Problem> {
+    let Some(folder) = app.daemon().config.playbooks.clone() else {
+        return Ok(body::json(StatusCode::OK, &json!({ "playbooks": [] })));
+    };
+    match tokio::task::spawn_blocking(move || names(&folder)).await {
+        Ok(Ok(playbooks)) => Ok(body::json(StatusCode::OK, &json!({ "playbooks": playbooks }))),
+        Ok(Err(error)) => Err(internal(&error)),
+        Err(error) => Err(internal(&error)),
+    }
+}
+
+fn names(folder: &Path) -> std::io::Result<Vec<Value>> {
+    let mut names: Vec<String> = fs::read_dir(folder)?
+        .take(MAX_FILES)
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok()?.strip_suffix(".yaml").map(str::to_owned))
+        .filter(|name| is_name(name))
+        .collect();
+    names.sort();
+    let describe = |name: String| {
+        let read = playbook_file::read(&path(folder, &name), &[]);
+        let description = read.as_ref().ok().and_then(|playbook| playbook.description.clone());
+        json!({ "name": name, "valid": read.is_ok(), "description": description })
+    };
+    Ok(names.into_iter().map(describe).collect())
+}
+
+fn path(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.yaml"))
+}
+
+async fn validate(State(app): State<App>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+    if !is_yaml(&media_type(&headers)) {
+        return Err(Problem::new(Kind::UnsupportedMedia, "send a playbook as application/yaml"));
+    }
+    let text = body::text(&headers, body, app.daemon().config.limits.body_bytes).await?;
+    let answer = match parse(text) {
+        Ok(playbook) => json!({
+            "valid": true,
+            "playbook": playbook.name,
+            "problems": [],
+        }),
+        Err(ReadError::Rejected { rejected }) => json!({ "valid": false, "playbook": null, "problems": problems(&rejected) }),
+        Err(error) => return Err(internal(&error)),
+    };
+    Ok(body::json(StatusCode::OK, &answer))
+}
+
+fn parse(text: String) -> Result<Playbook, ReadError> {
+    playbook_file::parse(Path::new("request"), text, &[])
+}
+
+/// The playbook that is the body.
+pub(super) fn given(text: String) -> Result<Playbook, Problem> {
+    parse(text).map_err(refused)
+}
+
+/// The playbook of that name, with overrides.
+pub(super) fn named(folder: Option<&Path>, name: &str, overrides: &[Override]) -> Result<Playbook, Problem> {
+    let none = || Problem::new(Kind::NotFound, "there is no playbook of that name in the configured folder");
+    // Only a name can be a path's last part here; `..` and `/` are none.
+    let folder = folder.filter(|_| is_name(name)).ok_or_else(none)?;
+    let path = path(folder, name);
+    if !path.is_file() {
+        return Err(none());
+    }
+    playbook_file::read(&path, overrides).map_err(refused)
+}
+
+fn refused(error: ReadError) -> Problem {
+    match error {
+        ReadError::Rejected { rejected } => {
+            let count = rejected.problems.len();
+            let detail = format!("{count} {}", if count == 1 { "problem" } else { "problems" });
+            Problem::new(Kind::BadPlaybook, detail).with("problems", problems(&rejected))
+        }
+        error => internal(&error),
+    }
+}
+
+fn problems(rejected: &Rejected) -> Value {
+    let one = |problem: &stormdrill_core::playbook::problem::Problem| {
+        let (source, text) = match problem.place.source {
+            Source::File => ("file".to_owned(), rejected.text.clone()),
+            Source::Set(index) => {
+                let set = rejected.overrides.get(index);
+                (
+                    set.map_or_else(String::new, |set| format!("set:{}", set.path)),
+                    set.map_or_else(String::new, |set| format!("{}={}", set.path, set.value)),
+                )
+            }
+        };
+        let (line, column) = problem.place.line_and_column(&text);
+        json!({
+            "code": problem.code.as_str(),
+            "message": problem.message,
+            "source": source,
+            "line": line,
+            "column": column,
+            "label": problem.label,
+            "help": problem.help,
+        })
+    };
+    rejected.problems.iter().map(one).collect()
+}

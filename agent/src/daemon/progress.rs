@@ -1,0 +1,110 @@
+//! What a running drill tells: to its event log, to the metrics, and to whoever asks for its phase.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use stormdrill_core::edge::EdgeSpec;
+use stormdrill_core::fault::FaultCounts;
+use stormdrill_core::playbook::Playbook;
+use stormdrill_core::report::json::window::WindowView;
+use stormdrill_core::window::{PhaseName, Window, grown};
+
+use super::log::EventLog;
+use crate::clock;
+use crate::driver::Progress;
+use crate::metrics::{EdgeLabel, Metrics};
+
+/// Where a running drill is.
+#[derive(Debug, Default)]
+pub struct Live(Mutex<Option<(PhaseName, Option<u64>)>>);
+
+impl Live {
+    /// The phase, and in how many seconds it is planned to end.
+    #[must_use]
+    pub fn phase(&self) -> Option<(PhaseName, Option<f64>)> {
+        let now = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        now.map(|(name, until)| (name, until.map(|at_ns| clock::until(at_ns).as_secs_f64())))
+    }
+}
+
+/// Passes a drill's progress on.
+#[derive(Debug)]
+pub struct Reporter {
+    id: String,
+    edges: Vec<EdgeSpec>,
+    /// By edge; `None` for one that is counted all the time and would be counted twice.
+    labels: Vec<Option<EdgeLabel>>,
+    log: Arc<EventLog>,
+    live: Arc<Live>,
+    metrics: Arc<Metrics>,
+    faults: BTreeMap<&'static str, FaultCounts>,
+    lost: u64,
+}
+
+impl Reporter {
+    /// For one drill.
+    #[must_use]
+    pub fn new(id: &str, playbook: &Playbook, observed: &[EdgeSpec], log: Arc<EventLog>, live: Arc<Live>, metrics: Arc<Metrics>) -> Self {
+        let is_new = |edge: &EdgeSpec| !observed.iter().any(|other| other.name == edge.name && other.role == edge.role);
+        Self {
+            id: id.to_owned(),
+            labels: playbook.edges.iter().map(|edge| is_new(edge).then(|| metrics.label(edge))).collect(),
+            edges: playbook.edges.clone(),
+            log,
+            live,
+            metrics,
+            faults: BTreeMap::new(),
+            lost: 0,
+        }
+    }
+
+    /// How many lost events were reported.
+    #[must_use]
+    pub const fn events_lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+impl Progress for Reporter {
+    fn phase(&mut self, name: PhaseName, until_ns: Option<u64>) {
+        *self.live.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((name, until_ns));
+        self.metrics.phase(&self.id, Some(name));
+        let seconds = until_ns.map(|at_ns| clock::until(at_ns).as_secs_f64());
+        self.log.push("phase", serde_json::json!({ "phase": name.as_str(), "seconds": seconds }).to_string());
+    }
+
+    fn window(&mut self, window: &Window) {
+        self.lost += window.events_lost;
+        self.metrics.lost(window.events_lost);
+        for (label, edge) in self.labels.iter().zip(&window.edges) {
+            if let Some(label) = label {
+                self.metrics.count(label, &edge.counts);
+                self.metrics.answers(label, &edge.kernel_status);
+                self.metrics.requests(label, edge);
+            }
+        }
+        let view = serde_json::to_string(&WindowView::of(window, &self.edges)).unwrap_or_default();
+        self.log.push("window", view);
+    }
+
+    fn note(&mut self, text: &str) {
+        tracing::info!(drill = self.id, "{text}");
+        self.log.push("note", serde_json::json!({ "text": text }).to_string());
+    }
+
+    fn faults(&mut self, counts: &BTreeMap<&'static str, FaultCounts>) {
+        for (kind, now) in counts {
+            let before = self.faults.insert(kind, *now).unwrap_or_default();
+            let more = FaultCounts { selected: grown(now.selected, before.selected), hit: grown(now.hit, before.hit) };
+            self.metrics.fault(kind, more);
+        }
+    }
+}
+
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        for label in self.labels.iter().flatten() {
+            self.metrics.unobserved(label);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The real daemon with real drills against the real lab: through HTTP, through the socket, and across its own death.
+//! Run as root: `cargo xtask test --only privileged_serve`.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod lab;
+mod rig;
+
+use std::time::{Duration, Instant};
+
+use lab::{dump, in_namespace, wait_until};
+use rig::agent::{Agent, journals};
+use rig::client::ask;
+use rig::daemon::Daemon;
+use rig::json::{count, text};
+use rig::nobody::Nobody;
+use rig::playbook::Playbook;
+use rig::process::Process;
+use rig::services::{Load, Service};
+use serde_json::Value;
+
+/// A store, one layer before it that does not retry, and a place for the daemon.
+struct Scene {
+    store: Service,
+    chain: Service,
+    agent: Agent,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let store = Service::store(&[]);
+        let chain = Service::chain(1, &store.address, &["--tries", "1", "--timeout", "10s"]);
+        Self { store, chain, agent: Agent::new() }
+    }
+
+    /// A drill whose fault turns every answer of the store into 503, for as long as nobody ends it.
+    fn endless(&self) -> String {
+        Playbook::new(&self.chain, &self.store).phases(1, 300, 1).fault("{http_status: {status: 503, share: 100%}, to: store}").text()
+    }
+}
+
+#[test]
+fn a_drill_is_started_watched_and_aborted_with_http_alone() {
+    in_namespace(|| {
+        let before = dump();
+        let scene = Scene::new();
+        let daemon = Daemon::start(&scene.agent, "");
+        let id = daemon.drill(&scene.endless());
+        daemon.wait_for_phase(&id, "fault");
+        assert_eq!(ask(&scene.store.address), Some(503));
+        assert_eq!(daemon.metric(&format!("stormdrill_drill_phase{{drill=\"{id}\",phase=\"fault\"}}")), Some(1.0));
+        let (status, problem) = daemon.start_drill(&scene.endless());
+        assert_eq!((status, text(&problem, "/drill")), (409, id.as_str()));
+
+        let (status, drill) = daemon.ask("DELETE", &format!("/v1/drills/{id}"));
+        // It answers when the fault is gone, not before.
+        assert_eq!(ask(&scene.store.address), Some(200));
+        assert_eq!(dump(), before);
+        assert_eq!((status, text(&drill, "/state")), (200, "aborted"));
+        assert_eq!(count(&drill, "/result/faults/0/packets_hit"), 1);
+        assert_eq!(daemon.metric(&format!("stormdrill_drill_verdict{{drill=\"{id}\",verdict=\"aborted\"}}")), Some(1.0));
+        assert_eq!(daemon.metric(&format!("stormdrill_drill_phase{{drill=\"{id}\",phase=\"fault\"}}")), None);
+        assert!(scene.agent.has_no_journal());
+        assert_eq!(daemon.stop().code, Some(0));
+    });
+}
+
+#[test]
+fn the_metrics_of_a_drill_agree_with_its_result() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let _load = Load::start(&scene.chain.address, &["--rate", "100/s", "--duration", "300s", "--timeout", "2s"]);
+        let daemon = Daemon::start(&scene.agent, "");
+        let playbook = Playbook::new(&scene.chain, &scene.store).fault("{http_status: {status: 503, share: 50%}, to: store}");
+        let id = daemon.drill(&playbook.expect("downstream QPS increase ≤ 20%").text());
+        let drill = daemon.ended(&id);
+        assert_eq!((text(&drill, "/state"), text(&drill, "/verdict")), ("finished", "pass"), "{drill:#}");
+        let in_result = |path: &str| -> u64 {
+            let windows = drill.pointer("/result/windows").and_then(Value::as_array).unwrap();
+            windows
+                .iter()
+                .map(|window| count(window["edges"].as_array().unwrap().iter().find(|edge| edge["name"] == "store").unwrap(), path))
+                .sum()
+        };
+        let requests = r#"stormdrill_requests_total{edge="store",protocol="http",role="downstream"}"#;
+        assert_eq!(daemon.metric(requests), Some(in_result("/requests") as f64));
+        assert_eq!(
+            daemon.metric(r#"stormdrill_fault_packets_total{fault="http_status",outcome="hit"}"#),
+            Some(count(&drill, "/result/faults/0/packets_hit") as f64)
+        );
+        assert_eq!(daemon.metric(&format!("stormdrill_drill_verdict{{drill=\"{id}\",verdict=\"pass\"}}")), Some(1.0));
+        assert_eq!(daemon.metric(r#"stormdrill_connections{edge="store",role="downstream"}"#), None, "nobody observes it any more");
+        daemon.stop();
+    });
+}
+
+#[test]
+fn edges_of_the_configuration_are_counted_without_a_drill() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let observe = format!("observe: {{ingress: {{web: {{port: {}}}}}, window: 200ms}}\n", scene.chain.port());
+        let daemon = Daemon::start(&scene.agent, &observe);
+        assert_eq!(daemon.metric(r#"stormdrill_probe_attached{hook="ingress"}"#), Some(1.0));
+        Load::requests(&scene.chain.address, 50);
+        let is = |series: &str| daemon.metric(series) == Some(50.0);
+        wait_until("the requests are counted", || is(r#"stormdrill_requests_total{edge="web",protocol="http",role="ingress"}"#));
+        wait_until("the answers are counted", || {
+            is(r#"stormdrill_responses_total{class="2xx",edge="web",protocol="http",role="ingress"}"#)
+        });
+        wait_until("the times are there", || is(r#"stormdrill_request_duration_seconds_count{edge="web",protocol="http",role="ingress"}"#));
+        let (_, edges) = daemon.ask("GET", "/v1/edges");
+        assert_eq!(text(&edges, "/edges/0/window/name"), "web");
+        assert_eq!(daemon.send("GET", "/readyz", "", "").0, 200);
+        assert_eq!(daemon.stop().code, Some(0));
+    });
+}
+
+#[test]
+fn a_killed_daemons_drill_is_aborted_after_the_restart_with_nothing_left_in_the_kernel() {
+    in_namespace(|| {
+        let before = dump();
+        let scene = Scene::new();
+        let daemon = Daemon::start(&scene.agent, "");
+        let id = daemon.drill(&scene.endless());
+        daemon.wait_for_phase(&id, "fault");
+        assert_eq!(ask(&scene.store.address), Some(503));
+        let begin = Instant::now();
+        daemon.kill();
+        wait_until("the store's own answers are back", || ask(&scene.store.address) == Some(200));
+        assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+        assert_eq!(journals(&scene.agent.state_dir()).len(), 1);
+
+        let daemon = Daemon::start(&scene.agent, "");
+        assert_eq!(dump(), before);
+        assert!(scene.agent.has_no_journal());
+        let (_, drill) = daemon.ask("GET", &format!("/v1/drills/{id}"));
+        assert_eq!((text(&drill, "/state"), &drill["result"]), ("aborted", &Value::Null));
+        let next = daemon.drill(&scene.endless());
+        daemon.wait_for_phase(&next, "fault");
+        assert_eq!(daemon.ask("DELETE", &format!("/v1/drills/{next}")).0, 200);
+        assert_eq!(dump(), before);
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_daemon_that_is_stopped_takes_its_faults_along() {
+    in_namespace(|| {
+        let before = dump();
+        let scene = Scene::new();
+        let daemon = Daemon::start(&scene.agent, "");
+        let id = daemon.drill(&scene.endless());
+        daemon.wait_for_phase(&id, "fault");
+        let ended = daemon.stop();
+        assert_eq!(ended.code, Some(0), "{ended:#?}");
+        assert_eq!(ask(&scene.store.address), Some(200));
+        assert_eq!(dump(), before);
+        assert!(scene.agent.has_no_journal() && !scene.agent.state_dir().join("api.sock").exists());
+        let daemon = Daemon::start(&scene.agent, "");
+        let (_, drill) = daemon.ask("GET", &format!("/v1/drills/{id}"));
+        assert_eq!((text(&drill, "/state"), text(&drill, "/reason")), ("aborted", "the daemon is stopping"));
+        daemon.stop();
+    });
+}
+
+#[test]
+fn the_command_line_lists_and_aborts_drills_through_the_socket() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let missing = scene.agent.run(&["status"]);
+        assert_eq!(missing.code, Some(2), "{missing:#?}");
+        assert!(missing.stderr.contains("is `stormdrill serve` running?"), "{missing:#?}");
+
+        let daemon = Daemon::start(&scene.agent, "");
+        let id = daemon.drill(&scene.endless());
+        daemon.wait_for_phase(&id, "fault");
+        let status = scene.agent.run(&["status"]);
+        assert!(status.stdout.starts_with(&id) && status.stdout.contains("running (fault)"), "{status:#?}");
+        let socket = scene.agent.state_dir().join("api.sock");
+        let other = Process::start(&mut Nobody::new().command(&["abort", &id, "--socket", socket.to_str().unwrap()])).end();
+        assert_eq!(other.code, Some(2), "others must not end drills: {other:#?}");
+        assert_eq!(ask(&scene.store.address), Some(503));
+        let abort = scene.agent.run(&["abort", &id]);
+        assert_eq!(abort.code, Some(0), "{abort:#?}");
+        assert!(abort.stdout.contains("aborted"), "{abort:#?}");
+        assert_eq!(ask(&scene.store.address), Some(200));
+        assert_eq!(scene.agent.run(&["abort", "0123456789abcdef"]).code, Some(64));
+
+        let second = scene.agent.run(&["serve", "--config", scene.agent.path("serve.yaml").to_str().unwrap()]);
+        assert_eq!(second.code, Some(2), "a second daemon on the same socket: {second:#?}");
+        assert_eq!(daemon.ask("GET", "/v1/drills").0, 200);
+        daemon.stop();
+    });
+}
