@@ -116,6 +116,9 @@ fn hold_against(expectation: &Expectation, scene: Scene<'_>, evidence: &Evidence
             {
                 outcome.reason = Some(hidden);
             }
+            if expectation.metric == Metric::Connections && outcome.reason.is_none() {
+                outcome.reason = Some("connections that were open before the drill are not counted".to_owned());
+            }
             let excess = outcome.observed.map_or(f64::NEG_INFINITY, |observed| limit.excess(observed));
             (outcome, value, limit.unit(), excess)
         }
