@@ -13,6 +13,8 @@ mod notes;
 
 mod selection;
 
+mod power;
+
 mod render;
 
 pub use render::text;
