@@ -46,6 +46,8 @@ pub(super) const NEEDS: [Need; 14] = [
     need(Part::Vm, "dpkg-deb", "dpkg"),
     need(Part::Test, "nginx", "nginx"),
     need(Part::Test, "wrk", "wrk"),
+    // And promtool, which checks metrics and rules.
+    need(Part::Test, "prometheus", "prometheus"),
 ];
 
 /// Debian's second route to a BPF core.
