@@ -1,6 +1,6 @@
 //! The HTTP API: handlers that turn requests into calls of the daemon, and answers into JSON. Only this module tree names axum.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::Router;
 use axum::middleware;
@@ -42,7 +42,7 @@ pub struct App(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     daemon: Arc<Daemon>,
-    token: Option<String>,
+    token: RwLock<Option<Arc<str>>>,
     streams: Arc<Semaphore>,
     document: String,
 }
@@ -51,7 +51,8 @@ impl App {
     /// The API of a daemon. With a token, clients on TCP have to know it.
     #[must_use]
     pub fn new(daemon: Arc<Daemon>, token: Option<String>) -> Self {
-        let streams = Arc::new(Semaphore::new((daemon.config.limits.connections / 2).max(1)));
+        let streams = Arc::new(Semaphore::new((daemon.config().limits.connections / 2).max(1)));
+        let token = RwLock::new(token.map(Arc::from));
         Self(Arc::new(Shared { daemon, token, streams, document: document() }))
     }
 
@@ -59,8 +60,13 @@ impl App {
         &self.0.daemon
     }
 
-    fn token(&self) -> Option<&str> {
-        self.0.token.as_deref()
+    fn token(&self) -> Option<Arc<str>> {
+        self.0.token.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on clients have to know this token.
+    pub fn set_token(&self, token: Option<String>) {
+        *self.0.token.write().unwrap_or_else(PoisonError::into_inner) = token.map(Arc::from);
     }
 
     fn document(&self) -> &str {

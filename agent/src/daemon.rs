@@ -1,9 +1,10 @@
 //! The daemon: drills on request, edges that are counted all the time, and what both have to tell. No HTTP in here.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use stormdrill_core::playbook::serve::Config;
+use stormdrill_core::report::json::window::WindowView;
 use thiserror::Error;
 
 use crate::drill::{self, DrillError};
@@ -21,7 +22,7 @@ pub mod drills;
 
 pub mod observing;
 
-use drills::{Bounds, Carry, Drills, Host};
+use drills::{Busy, Carry, Drills, Host, Settings};
 use observing::{ObserveError, Observing};
 use store::{Store, StoreError};
 
@@ -39,17 +40,40 @@ pub enum DaemonError {
     Metrics(#[from] prometheus::Error),
 }
 
+/// Why a new configuration was not taken over. The old one is still in force.
+#[derive(Debug, Error)]
+pub enum ReloadError {
+    /// A key that is fixed at the start.
+    #[error("`{key}` changes with a restart only")]
+    Fixed {
+        /// The key.
+        key: &'static str,
+    },
+    /// A drill is in the way.
+    #[error(transparent)]
+    Busy(#[from] Busy),
+    /// The new edges cannot be observed.
+    #[error("observe the new edges; the old ones are counted on")]
+    Observe(#[source] ObserveError),
+}
+
 /// A running daemon.
 #[derive(Debug)]
 pub struct Daemon {
-    /// What it was told.
-    pub config: Config,
+    config: RwLock<Arc<Config>>,
     /// Its drills.
     pub drills: Arc<Drills>,
     /// Its metrics.
     pub metrics: Arc<Metrics>,
-    /// The constant observation, if one is configured.
-    pub observing: Option<Observing>,
+    observing: Mutex<Option<Observing>>,
+}
+
+fn settings(config: &Config) -> Settings {
+    Settings {
+        running: config.limits.drills,
+        kept: config.retention,
+        observed: config.observe.as_ref().map(|observe| observe.edges.clone()).unwrap_or_default(),
+    }
 }
 
 impl Daemon {
@@ -61,9 +85,9 @@ impl Daemon {
     pub fn start(config: Config, journal_dir: PathBuf) -> Result<Self, DaemonError> {
         drill::leave_no_leftovers(&journal_dir, &mut |line| tracing::warn!("{line}"))?;
         let carry = Box::new(Host { journal_dir: journal_dir.clone() });
-        let mut daemon = Self::without_probe(config, carry)?;
-        if let Some(observe) = &daemon.config.observe {
-            daemon.observing = Some(Observing::start(observe, journal_dir, Arc::clone(&daemon.metrics))?);
+        let daemon = Self::without_probe(config, carry)?;
+        if let Some(observe) = &daemon.config().observe {
+            *daemon.observing() = Some(Observing::start(observe, journal_dir, Arc::clone(&daemon.metrics))?);
         }
         Ok(daemon)
     }
@@ -74,10 +98,74 @@ impl Daemon {
     /// When the state directory cannot be used.
     pub fn without_probe(config: Config, carry: Box<dyn Carry>) -> Result<Self, DaemonError> {
         let metrics = Arc::new(Metrics::new()?);
-        let observed = config.observe.as_ref().map(|observe| observe.edges.clone()).unwrap_or_default();
-        let bounds = Bounds { running: config.limits.drills, kept: config.retention };
-        let drills = Drills::open(Store::open(&config.state_dir)?, carry, Arc::clone(&metrics), observed, bounds)?;
-        Ok(Self { config, drills: Arc::new(drills), metrics, observing: None })
+        let drills = Drills::open(Store::open(&config.state_dir)?, carry, Arc::clone(&metrics), settings(&config))?;
+        Ok(Self { config: RwLock::new(Arc::new(config)), drills: Arc::new(drills), metrics, observing: Mutex::default() })
+    }
+
+    /// What it was told, the last time.
+    #[must_use]
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn observing(&self) -> MutexGuard<'_, Option<Observing>> {
+        self.observing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last final window of the constant observation.
+    #[must_use]
+    pub fn latest(&self) -> Option<WindowView> {
+        self.observing().as_ref().and_then(Observing::latest)
+    }
+
+    /// Takes over a new configuration as far as nothing has to be bound anew for it. Drills go on.
+    ///
+    /// # Errors
+    /// When it cannot be taken over; then the old one stays.
+    pub fn reload(&self, new: Config, journal_dir: PathBuf) -> Result<(), ReloadError> {
+        let old = self.config();
+        // An address that was bound for clients with a token must not stay open without one.
+        for (key, is_same) in [
+            ("listen", old.listen == new.listen),
+            ("socket", old.socket == new.socket),
+            ("state_dir", old.state_dir == new.state_dir),
+            ("limits.connections", old.limits.connections == new.limits.connections),
+        ] {
+            if !is_same {
+                return Err(ReloadError::Fixed { key });
+            }
+        }
+        self.drills.reconfigure(settings(&new))?;
+        if old.observe != new.observe {
+            let mut observing = self.observing();
+            let start = |config: &Config| {
+                let start = |observe| Observing::start(observe, journal_dir.clone(), Arc::clone(&self.metrics));
+                config.observe.as_ref().map(start).transpose()
+            };
+            // One after the other: both at a time would count twice.
+            if let Some(before) = observing.take() {
+                before.stop();
+            }
+            match start(&new) {
+                Ok(now) => *observing = now,
+                Err(error) => {
+                    *observing = start(&old).unwrap_or_default();
+                    drop(observing);
+                    // A drill that has begun since counts as the new configuration had it; the edges are the ones that failed.
+                    let _ = self.drills.reconfigure(settings(&old));
+                    return Err(ReloadError::Observe(error));
+                }
+            }
+        }
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        Ok(())
+    }
+
+    /// Ends the constant observation.
+    pub fn stop_observing(&self) {
+        if let Some(observing) = self.observing().take() {
+            observing.stop();
+        }
     }
 
     /// Whether everything that it should do works; the reason if not.
@@ -85,9 +173,8 @@ impl Daemon {
     /// # Errors
     /// What does not work.
     pub fn ready(&self) -> Result<(), &'static str> {
-        match &self.observing {
-            Some(observing) if !observing.is_alive() => Err("the constant observation has ended"),
-            _ => Ok(()),
-        }
+        let should = self.config().observe.is_some();
+        let does = self.observing().as_ref().is_some_and(Observing::is_alive);
+        if should && !does { Err("the constant observation has ended") } else { Ok(()) }
     }
 }

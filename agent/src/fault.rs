@@ -18,6 +18,12 @@ pub mod netem;
 
 mod distribution;
 
+pub mod distribution_file;
+
+pub mod tbf;
+
+pub mod connect;
+
 pub mod selection;
 
 pub mod interface;

@@ -69,6 +69,7 @@ const fn symbol(feature: Feature) -> Option<&'static str> {
         Feature::ActMirred => Some(" tcf_mirred_act"),
         Feature::Ifb => Some(" ifb_xmit"),
         Feature::SchNetem => Some(" netem_enqueue"),
+        Feature::SchTbf => Some(" tbf_enqueue"),
         Feature::Cgroup2 | Feature::SkStorage => None,
     }
 }

@@ -300,7 +300,7 @@ mod tests {
         metrics.requests(&label, &window);
         metrics.phase("d1", Some(PhaseName::Fault));
         metrics.verdict("d0", "pass");
-        metrics.fault("loss", FaultCounts { selected: 10, hit: 3 });
+        metrics.fault("loss", FaultCounts { selected: 10, hit: 3, overflowed: 0 });
         metrics.bpf_run("probe_ingress", 0.5);
         metrics
     }

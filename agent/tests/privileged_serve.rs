@@ -192,3 +192,32 @@ fn the_command_line_lists_and_aborts_drills_through_the_socket() {
         daemon.stop();
     });
 }
+
+#[test]
+fn a_new_configuration_is_taken_over_while_the_daemon_runs_or_refused_as_a_whole() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let mut daemon = Daemon::start(&scene.agent, "");
+        let observe = format!("observe: {{ingress: {{web: {{port: {}}}}}, window: 200ms}}\n", scene.chain.port());
+        daemon.reload(&scene.agent, &observe, "reloaded");
+        Load::requests(&scene.chain.address, 20);
+        let requests = r#"stormdrill_requests_total{edge="web",protocol="http",role="ingress"}"#;
+        wait_until("the new edge is counted", || daemon.metric(requests) == Some(20.0));
+
+        let id = daemon.drill(&scene.endless());
+        daemon.wait_for_phase(&id, "fault");
+        let refused = daemon.reload(&scene.agent, "", "ERROR");
+        assert!(refused.contains("cannot change while a drill runs"), "{refused}");
+        let refused = daemon.reload(&scene.agent, "socket: /elsewhere\n", "ERROR");
+        assert!(refused.contains("`socket` changes with a restart only"), "{refused}");
+        daemon.reload(&scene.agent, "retantion: 1\n", "ERROR");
+        // Nothing of it was taken over, and the drill goes on.
+        assert_eq!(ask(&scene.store.address), Some(503));
+        assert_eq!(text(&daemon.ask("GET", "/v1/edges").1, "/edges/0/name"), "web");
+        daemon.ask("DELETE", &format!("/v1/drills/{id}"));
+        daemon.reload(&scene.agent, "retention: 5\n", "reloaded");
+        assert_eq!(daemon.metric(r#"stormdrill_probe_attached{hook="egress"}"#), Some(0.0));
+        assert_eq!(daemon.metric(r#"stormdrill_connections{edge="web",role="ingress"}"#), None);
+        assert_eq!(daemon.stop().code, Some(0));
+    });
+}

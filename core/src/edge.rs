@@ -70,6 +70,18 @@ pub struct Cidr {
     pub prefix: u8,
 }
 
+impl Cidr {
+    /// Whether every address of the other network is one of this.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        let shifted = |address: IpAddr| match address {
+            IpAddr::V4(address) => u128::from(address.to_bits()).checked_shr(32_u32.saturating_sub(self.prefix.into())),
+            IpAddr::V6(address) => address.to_bits().checked_shr(128_u32.saturating_sub(self.prefix.into())),
+        };
+        self.address.is_ipv4() == other.address.is_ipv4() && self.prefix <= other.prefix && shifted(self.address) == shifted(other.address)
+    }
+}
+
 impl fmt::Display for Cidr {
     /// `10.2.0.0/16`; a single host without its prefix.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,6 +2,12 @@
 
 use std::time::Duration;
 
+use crate::edge::{Cidr, PortRange};
+
+pub mod model;
+
+use model::LossModel;
+
 /// Which way the selected packets travel, seen from this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
@@ -39,6 +45,117 @@ pub struct FaultSpec {
     pub direction: Direction,
     /// Interface name; `None` takes it from the route to the target.
     pub interface: Option<String>,
+    /// Which of the edge's packets, beyond the edge itself.
+    pub select: Select,
+    /// What netem is told beside the fault itself.
+    pub tuning: Tuning,
+}
+
+impl FaultSpec {
+    /// A fault on what leaves for an edge, with nothing special about it.
+    #[must_use]
+    pub fn new(kind: FaultKind, to: impl Into<String>) -> Self {
+        Self { kind, to: to.into(), direction: Direction::Egress, interface: None, select: Select::default(), tuning: Tuning::default() }
+    }
+
+    /// Whether two faults select the same packets, so that one netem serves both.
+    #[must_use]
+    pub fn selects_as(&self, other: &Self) -> bool {
+        (&self.to, self.direction, &self.interface, &self.select) == (&other.to, other.direction, &other.interface, &other.select)
+    }
+}
+
+/// A narrower selection than the edge's own. All conditions hold together; the default adds none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Select {
+    /// Networks of the edge's end, in the place of the edge's own; empty for the edge's.
+    pub addresses: Vec<Cidr>,
+    /// Ports of the edge's end, in the place of the edge's own; empty for the edge's.
+    pub ports: Vec<PortRange>,
+    /// The protocol; `None` for all.
+    pub protocol: Option<Transport>,
+    /// Networks that are spared, whatever includes them.
+    pub exclude_addresses: Vec<Cidr>,
+    /// Ports that are spared, whatever includes them.
+    pub exclude_ports: Vec<PortRange>,
+    /// Whether SSH, DHCP and neighbour discovery are selected like the rest.
+    pub include_management: bool,
+}
+
+/// A protocol above IP that a fault can be limited to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// ICMP (IPv4's).
+    Icmp,
+    /// ICMPv6.
+    Icmpv6,
+}
+
+impl Transport {
+    /// All protocols.
+    pub const ALL: [Self; 4] = [Self::Tcp, Self::Udp, Self::Icmp, Self::Icmpv6];
+
+    /// The word used in playbooks.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Icmp => "icmp",
+            Self::Icmpv6 => "icmpv6",
+        }
+    }
+
+    /// Its IP protocol number.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+            Self::Icmp => 1,
+            Self::Icmpv6 => 58,
+        }
+    }
+
+    /// Whether its packets have ports.
+    #[must_use]
+    pub const fn has_ports(self) -> bool {
+        matches!(self, Self::Tcp | Self::Udp)
+    }
+}
+
+/// netem's settings that are no fault by themselves. The default leaves all of them to netem or to be worked out.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Tuning {
+    /// Packets that the queue holds; `None` works it out.
+    pub limit: Option<u32>,
+    /// Seed of netem's draws; kernels before 6.6 draw as they like.
+    pub seed: Option<u64>,
+    /// Mark packets that can be marked instead of losing them.
+    pub ecn: bool,
+    /// How much a jitter resembles the one before, 0 to 1.
+    pub jitter_correlation: f64,
+    /// Path of a table of the jitter's distribution, as iproute2 has them.
+    pub table: Option<String>,
+    /// Packets leave in bursts.
+    pub slot: Option<Slot>,
+}
+
+/// Packets wait for a slot and leave together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slot {
+    /// Least time between slots.
+    pub min: Duration,
+    /// Most time between slots.
+    pub max: Duration,
+    /// Packets of a slot; 0 for no bound.
+    pub packets: u32,
+    /// Bytes of a slot; 0 for no bound.
+    pub bytes: u32,
 }
 
 /// The kinds of fault.
@@ -47,6 +164,40 @@ pub enum FaultKind {
     /// A share of packets is lost, each decided on its own.
     Loss {
         /// Share of packets, 0 to 1.
+        share: f64,
+    },
+    /// Packets are lost by a model with memory, in bursts.
+    LossModel(LossModel),
+    /// A share of packets is sent twice.
+    Duplicate {
+        /// Share of packets, 0 to 1.
+        share: f64,
+        /// How much each draw resembles the one before, 0 to 1; it changes how many are hit.
+        correlation: f64,
+    },
+    /// A share of packets gets one bit flipped.
+    Corrupt {
+        /// Share of packets, 0 to 1.
+        share: f64,
+        /// As for `Duplicate`.
+        correlation: f64,
+    },
+    /// A share of packets is sent at once, before those that a delay holds back.
+    Reorder {
+        /// Share of packets, 0 to 1.
+        share: f64,
+        /// As for `Duplicate`.
+        correlation: f64,
+        /// Only each so-many-th packet is drawn for; at least 1.
+        gap: u32,
+    },
+    /// A bandwidth limit.
+    Rate(RateLimit),
+    /// Nothing passes.
+    Partition,
+    /// A share of `connect()` calls fails.
+    Refuse {
+        /// Share of calls, 0 to 1.
         share: f64,
     },
     /// Packets are held back.
@@ -72,10 +223,45 @@ impl FaultKind {
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
-            Self::Loss { .. } => "loss",
+            Self::Loss { .. } | Self::LossModel(_) => "loss",
+            Self::Duplicate { .. } => "duplicate",
+            Self::Corrupt { .. } => "corrupt",
+            Self::Reorder { .. } => "reorder",
+            Self::Rate(_) => "rate",
+            Self::Partition => "partition",
+            Self::Refuse { .. } => "refuse",
             Self::Delay { .. } => "delay",
             Self::HttpStatus { .. } => "http_status",
         }
+    }
+}
+
+impl FaultKind {
+    /// Whether it acts on packets as such, by netem where there is one.
+    #[must_use]
+    pub const fn is_of_packets(&self) -> bool {
+        !matches!(self, Self::HttpStatus { .. } | Self::Refuse { .. })
+    }
+}
+
+/// How many bytes a second pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateLimit {
+    /// Bytes a second, above zero.
+    pub bytes_per_second: u64,
+    /// Bytes that each packet counts more, or less, than it has.
+    pub overhead: i32,
+    /// Size of a cell that packets are rounded up to, as on ATM; 0 for none.
+    pub cell_size: u32,
+    /// Bytes that each cell counts more, or less.
+    pub cell_overhead: i32,
+}
+
+impl RateLimit {
+    /// Whether packets count as many bytes as they have.
+    #[must_use]
+    pub const fn is_plain(&self) -> bool {
+        self.overhead == 0 && self.cell_size == 0 && self.cell_overhead == 0
     }
 }
 
@@ -118,6 +304,10 @@ pub enum Backend {
     EbpfDrop,
     /// A leased eBPF classifier that rewrites the status digits.
     EbpfHttpStatus,
+    /// sch_tbf on an ifb device behind the leased classifier.
+    Tbf,
+    /// A leased eBPF program on the cgroup's connect().
+    CgroupConnect,
 }
 
 impl Backend {
@@ -128,6 +318,8 @@ impl Backend {
             Self::Netem => "netem",
             Self::EbpfDrop => "ebpf-drop",
             Self::EbpfHttpStatus => "ebpf-http-status",
+            Self::Tbf => "tbf",
+            Self::CgroupConnect => "cgroup-connect",
         }
     }
 }
@@ -139,6 +331,8 @@ pub struct FaultCounts {
     pub selected: u64,
     /// Of those, the ones that were dropped, delayed or rewritten.
     pub hit: u64,
+    /// Of those selected, the ones that found no room in netem's queue: lost, but not by the fault.
+    pub overflowed: u64,
 }
 
 /// A fault that was carried out.

@@ -9,6 +9,8 @@ use crate::window::PhaseName;
 
 pub mod host;
 
+mod notes;
+
 mod selection;
 
 mod power;
@@ -114,13 +116,10 @@ fn timeline(phases: Phases, window: Duration) -> Vec<PlannedPhase> {
 
 /// Two packet faults on one selector are one netem: its parameters are set together.
 fn shares_netem(before: &[PlannedFault], spec: &FaultSpec) -> Option<usize> {
-    if matches!(spec.kind, FaultKind::HttpStatus { .. }) {
+    if !spec.kind.is_of_packets() {
         return None;
     }
-    let same = |other: &PlannedFault| {
-        other.backend == Backend::Netem
-            && (&other.spec.to, other.spec.direction, &other.spec.interface) == (&spec.to, spec.direction, &spec.interface)
-    };
+    let same = |other: &PlannedFault| other.backend == Backend::Netem && other.spec.selects_as(spec);
     before.iter().position(same)
 }
 
@@ -129,27 +128,31 @@ fn fault(spec: &FaultSpec, edge: Option<&EdgeSpec>, shared: Option<usize>, facts
     let features: &[Feature] = match backend {
         Backend::Netem => &[Feature::SchIngress, Feature::ClsBpf, Feature::ActMirred, Feature::Ifb, Feature::SchNetem],
         Backend::EbpfDrop | Backend::EbpfHttpStatus => &[Feature::SchIngress, Feature::ClsBpf],
+        Backend::Tbf => &[Feature::SchIngress, Feature::ClsBpf, Feature::ActMirred, Feature::Ifb, Feature::SchTbf],
+        Backend::CgroupConnect => &[Feature::Cgroup2],
     };
     let mut needs = needs(features, facts);
     // What a fallback replaces is no need.
     needs.retain(|need| fallback.is_none() || need.feature != Feature::SchNetem);
-    let mut notes = Vec::new();
-    if let FaultKind::Delay { jitter, .. } = spec.kind
-        && !jitter.is_zero()
-    {
-        notes.push("jitter lets packets overtake each other; TCP may send some again, which are no retries".to_owned());
-    }
+    let notes = notes::of(spec, backend);
     let selects = edge.map_or_else(String::new, |edge| selection::words(spec, edge));
     let steps = steps(spec, edge, backend, shared);
     PlannedFault { spec: spec.clone(), backend, fallback, selects, steps, needs, notes }
 }
 
 fn backend(kind: &FaultKind, facts: &HostFacts) -> (Backend, Option<Backend>) {
-    match (kind, facts.presence(Feature::SchNetem)) {
-        (FaultKind::HttpStatus { .. }, _) => (Backend::EbpfHttpStatus, None),
-        (FaultKind::Loss { .. }, Presence::Missing) => (Backend::EbpfDrop, None),
-        (FaultKind::Loss { .. }, Presence::Unknown) => (Backend::Netem, Some(Backend::EbpfDrop)),
-        (FaultKind::Loss { .. } | FaultKind::Delay { .. }, _) => (Backend::Netem, None),
+    let netem = facts.presence(Feature::SchNetem);
+    let without = match kind {
+        FaultKind::HttpStatus { .. } => return (Backend::EbpfHttpStatus, None),
+        FaultKind::Refuse { .. } => return (Backend::CgroupConnect, None),
+        FaultKind::Loss { .. } | FaultKind::Partition => Backend::EbpfDrop,
+        FaultKind::Rate(limit) if limit.is_plain() => Backend::Tbf,
+        _ => return (Backend::Netem, None),
+    };
+    match netem {
+        Presence::Missing => (without, None),
+        Presence::Unknown => (Backend::Netem, Some(without)),
+        Presence::Present => (Backend::Netem, None),
     }
 }
 
@@ -181,9 +184,14 @@ fn steps(spec: &FaultSpec, edge: Option<&EdgeSpec>, backend: Backend, shared: Op
             vec![format!("{} is set in the netem of fault {} as well", spec.kind.as_str(), first + 1)]
         }
         (Backend::Netem, None) => {
-            let device = format!("an ifb device with netem {}", render::parameters(&spec.kind));
+            let device = format!("an ifb device with netem: {} {}", spec.kind.as_str(), render::parameters(&spec.kind));
             std::iter::once(device).chain(filters("sends the selected packets through it")).collect()
         }
+        (Backend::Tbf, _) => {
+            let device = format!("an ifb device with tbf {}", render::parameters(&spec.kind));
+            std::iter::once(device).chain(filters("sends the selected packets through it")).collect()
+        }
+        (Backend::CgroupConnect, _) => vec!["a leased program at connect4 and connect6 of the root cgroup".to_owned()],
         (Backend::EbpfDrop, _) => filters("drops a share of the selected packets"),
         (Backend::EbpfHttpStatus, _) => filters("rewrites the status of a share of the selected answers"),
     }

@@ -13,6 +13,8 @@ pub mod share;
 
 pub mod rate;
 
+pub mod bandwidth;
+
 pub mod net;
 
 /// Why a text is no quantity of the kind that was wanted, and what would be.

@@ -36,7 +36,7 @@ pub(super) fn operations() -> Vec<Operation> {
                 schema: r#"{"type": "string", "minLength": 1, "maxLength": 255}"#,
                 description: "A repeated request with the same key finds the drill that the first one started.",
             }],
-            body: &[(YAML, "Text"), (JSON, "NamedPlaybook")],
+            body: &[(YAML, "Playbook"), (JSON, "NamedPlaybook")],
             answers: &[
                 Answer { status: 201, description: "It runs; Location says where.", media: JSON, schema: "Drill" },
                 Answer { status: 200, description: "The same request started it before.", media: JSON, schema: "Drill" },
@@ -141,7 +141,7 @@ async fn start(State(app): State<App>, headers: HeaderMap, body: Body) -> Result
     if !is_yaml(&media) && media != JSON {
         return Err(Problem::new(Kind::UnsupportedMedia, "send a playbook as application/yaml, or `{\"name\": …}` as application/json"));
     }
-    let text = body::text(&headers, body, app.daemon().config.limits.body_bytes).await?;
+    let text = body::text(&headers, body, app.daemon().config().limits.body_bytes).await?;
     let request = key.map(|key| Request { key, digest: digest(&media, &text) });
     let playbook = if is_yaml(&media) { playbooks::given(text)? } else { named(&app, &text)? };
     let started = app.daemon().drills.start(playbook, request)?;
@@ -179,7 +179,7 @@ fn named(app: &App, text: &str) -> Result<Playbook, Problem> {
         };
         overrides.push(Override { path, value });
     }
-    playbooks::named(app.daemon().config.playbooks.as_deref(), &name, &overrides)
+    playbooks::named(app.daemon().config().playbooks.as_deref(), &name, &overrides)
 }
 
 async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, Problem> {

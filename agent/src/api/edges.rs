@@ -51,12 +51,12 @@ pub(super) fn operations() -> Vec<Operation> {
     ]
 }
 
-fn observed(app: &App) -> &[EdgeSpec] {
-    app.daemon().config.observe.as_ref().map_or(&[], |observe| &observe.edges)
+fn observed(app: &App) -> Vec<EdgeSpec> {
+    app.daemon().config().observe.as_ref().map(|observe| observe.edges.clone()).unwrap_or_default()
 }
 
 async fn edges(State(app): State<App>) -> Response {
-    let latest = app.daemon().observing.as_ref().and_then(|observing| observing.latest());
+    let latest = app.daemon().latest();
     let one = |edge: &EdgeSpec| {
         let window = latest.as_ref().and_then(|window| window.edges.iter().find(|view| view.name == edge.name));
         json!({
@@ -74,7 +74,7 @@ async fn edges(State(app): State<App>) -> Response {
 
 async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, Problem> {
     let limit = body::number(query.as_deref(), "limit", PAGE, MAX_PAGE)?;
-    let edges = observed(&app).to_vec();
+    let edges = observed(&app);
     let wanted = match body::query(query.as_deref(), "edge") {
         None => None,
         Some(name) => match edges.iter().position(|edge| edge.name == name) {

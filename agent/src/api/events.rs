@@ -38,7 +38,7 @@ pub(super) fn operations() -> Vec<Operation> {
         ],
         body: &[],
         answers: &[
-            Answer { status: 200, description: "The stream.", media: "text/event-stream", schema: "Text" },
+            Answer { status: 200, description: "The stream.", media: "text/event-stream", schema: "Anything" },
             Answer { status: 204, description: "The drill has ended and all was told: do not ask again.", media: "", schema: "" },
         ],
         problems: &[Kind::BadRequest, Kind::NotFound, Kind::Unavailable],

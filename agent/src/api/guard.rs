@@ -27,7 +27,7 @@ pub enum Peer {
 /// Lets a request pass, or answers it.
 pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Tcp);
-    let mut response = match admit(app.token(), peer, request.uri().path(), request.headers(), request.uri().host()) {
+    let mut response = match admit(app.token().as_deref(), peer, request.uri().path(), request.headers(), request.uri().host()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     };

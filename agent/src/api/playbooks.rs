@@ -41,7 +41,7 @@ pub(super) fn operations() -> Vec<Operation> {
             id: "validatePlaybook",
             summary: "Check a playbook without running it",
             parameters: &[],
-            body: &[(YAML, "Text")],
+            body: &[(YAML, "Anything")],
             answers: &[Answer { status: 200, description: "Good or not, and what is wrong.", media: JSON, schema: "Validation" }],
             problems: &[Kind::BadRequest, Kind::SlowBody, Kind::BodyTooLarge, Kind::UnsupportedMedia],
             route: post(validate),
@@ -50,7 +50,7 @@ pub(super) fn operations() -> Vec<Operation> {
 }
 
 async fn list(State(app): State<App>) -> Result<Response, Problem> {
-    let Some(folder) = app.daemon().config.playbooks.clone() else {
+    let Some(folder) = app.daemon().config().playbooks.clone() else {
         return Ok(body::json(StatusCode::OK, &json!({ "playbooks": [] })));
     };
     match tokio::task::spawn_blocking(move || names(&folder)).await {
@@ -83,7 +83,7 @@ async fn validate(State(app): State<App>, headers: HeaderMap, body: Body) -> Res
     if !is_yaml(&media_type(&headers)) {
         return Err(Problem::new(Kind::UnsupportedMedia, "send a playbook as application/yaml"));
     }
-    let text = body::text(&headers, body, app.daemon().config.limits.body_bytes).await?;
+    let text = body::text(&headers, body, app.daemon().config().limits.body_bytes).await?;
     let answer = match parse(text) {
         Ok(playbook) => json!({
             "valid": true,

@@ -27,6 +27,11 @@ pub(super) fn all() -> Value {
             ("label", text()),
             ("help", maybe("string")),
         ], &[]),
+        "Playbook": {
+            "type": "object",
+            "description": "A playbook as `stormdrill run` reads it; POST /v1/playbooks/validate says what is wrong with one.",
+            "required": ["version", "name", "observe", "phases"],
+        },
         "NamedPlaybook": closed(object(&[
             ("name", json!({ "type": "string", "pattern": "^[a-z0-9-]{1,63}$" })),
         ], &[

@@ -47,7 +47,7 @@ pub(super) fn run(file: Option<&Path>, journal_dir: &Path) -> Exit {
             return Exit::Usage;
         }
     };
-    match serve(config, token, journal_dir) {
+    match serve(config, token, file, journal_dir) {
         Ok(()) => Exit::Pass,
         Err(error) => {
             log::complain(&log::chain(&error));
@@ -56,14 +56,13 @@ pub(super) fn run(file: Option<&Path>, journal_dir: &Path) -> Exit {
     }
 }
 
-fn serve(config: Config, token: Option<String>, journal_dir: &Path) -> Result<(), ServeError> {
+fn serve(config: Config, token: Option<String>, file: Option<&Path>, journal_dir: &Path) -> Result<(), ServeError> {
     // One thread for all clients: drills and the observation have theirs, and nothing here is worth a second.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Runtime)?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Runtime)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Runtime)?;
-        // A terminal that goes away takes no drill with it.
-        let _hangup = signal(SignalKind::hangup()).map_err(ServeError::Runtime)?;
+        let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::Runtime)?;
         let socket = config.socket.clone().unwrap_or_else(|| default_socket(journal_dir));
         // Bound before the daemon starts: a second one must not touch what belongs to the first.
         let mut listeners = vec![Listener::unix(&socket).await?];
@@ -74,7 +73,8 @@ fn serve(config: Config, token: Option<String>, journal_dir: &Path) -> Result<()
         let has_token = token.is_some();
         let exposed = config.listen.iter().any(|address| !address.ip().to_canonical().is_loopback());
         let daemon = Arc::new(Daemon::start(config, journal_dir.to_owned())?);
-        let router = api::router(App::new(Arc::clone(&daemon), token));
+        let app = App::new(Arc::clone(&daemon), token);
+        let router = api::router(app.clone());
         let mut tasks = tokio::task::JoinSet::new();
         for listener in listeners {
             output::stderr(&format!("serving on {}\n", listener.describe()));
@@ -85,23 +85,43 @@ fn serve(config: Config, token: Option<String>, journal_dir: &Path) -> Result<()
         }
         crate::notify::ready();
         output::stderr("ready\n");
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hangup.recv() => reload(&daemon, &app, file, journal_dir),
+            }
         }
         crate::notify::stopping();
         output::stderr("stopping\n");
         // Clients that watch a drill see its end.
         daemon.drills.stop().await;
         tasks.shutdown().await;
-        drop(router);
         // A socket that is gone already is gone.
         let _ = std::fs::remove_file(&socket);
-        if let Some(daemon) = Arc::into_inner(daemon)
-            && let Some(observing) = daemon.observing
-        {
-            observing.stop();
-        }
+        daemon.stop_observing();
         Ok(())
     })
+}
+
+/// Reads the configuration again. Whatever is wrong with it, the daemon goes on with the one it has.
+fn reload(daemon: &Daemon, app: &App, file: Option<&Path>, journal_dir: &Path) {
+    let read = config::read(file).and_then(|config| Ok((config::token(&config)?, config)));
+    let (token, config) = match read {
+        Ok(read) => read,
+        Err(error) => {
+            if let ConfigError::Rejected(error) = &error {
+                output::stderr(&diagnostic::render(error, Style::Plain));
+            }
+            tracing::error!("the configuration was not reloaded: {}", log::chain(&error));
+            return;
+        }
+    };
+    match daemon.reload(config, journal_dir.to_owned()) {
+        Ok(()) => {
+            app.set_token(token);
+            output::stderr("reloaded\n");
+        }
+        Err(error) => tracing::error!("the configuration was not reloaded: {}", log::chain(&error)),
+    }
 }

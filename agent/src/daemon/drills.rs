@@ -117,6 +117,7 @@ struct Inner {
     /// Oldest first.
     entries: Vec<Entry>,
     is_stopping: bool,
+    settings: Settings,
 }
 
 /// All drills.
@@ -125,9 +126,6 @@ pub struct Drills {
     store: Store,
     carry: Box<dyn Carry>,
     metrics: Arc<Metrics>,
-    observed: Vec<EdgeSpec>,
-    limit: usize,
-    retention: usize,
 }
 
 impl std::fmt::Debug for Drills {
@@ -136,28 +134,29 @@ impl std::fmt::Debug for Drills {
     }
 }
 
-/// How many drills may run and be remembered.
-#[derive(Debug, Clone, Copy)]
-pub struct Bounds {
-    /// At a time.
+/// What can be changed while the daemon runs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// How many drills may run at a time.
     pub running: usize,
-    /// In all.
+    /// How many are remembered.
     pub kept: usize,
+    /// Edges that are counted all the time, which drills must not count again.
+    pub observed: Vec<EdgeSpec>,
 }
+
+/// The observed edges cannot change under a drill: it would count some twice, or not at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("`observe` cannot change while a drill runs: reload again when it has ended")]
+pub struct Busy;
 
 impl Drills {
     /// Takes over what the store has. A drill that was running when the daemon died was aborted by that: the kernel ended its faults when
-    /// the lease ran out. `observed` are the edges that are counted all the time, which drills must not count again.
+    /// the lease ran out.
     ///
     /// # Errors
     /// When the store cannot be read or written.
-    pub fn open(
-        store: Store,
-        carry: Box<dyn Carry>,
-        metrics: Arc<Metrics>,
-        observed: Vec<EdgeSpec>,
-        bounds: Bounds,
-    ) -> Result<Self, StoreError> {
+    pub fn open(store: Store, carry: Box<dyn Carry>, metrics: Arc<Metrics>, settings: Settings) -> Result<Self, StoreError> {
         let mut entries = Vec::new();
         for mut record in store.records()? {
             if record.state == State::Running {
@@ -168,21 +167,27 @@ impl Drills {
             }
             entries.push(Entry { record, log: None, running: None });
         }
-        let drills = Self {
-            inner: Mutex::new(Inner { entries, is_stopping: false }),
-            store,
-            carry,
-            metrics,
-            observed,
-            limit: bounds.running,
-            retention: bounds.kept,
-        };
+        let drills = Self { inner: Mutex::new(Inner { entries, is_stopping: false, settings }), store, carry, metrics };
         drills.prune(&mut drills.inner());
         Ok(drills)
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what can be changed. Drills that run go on, though they may be more than there may be.
+    ///
+    /// # Errors
+    /// When the observed edges change and a drill runs; then nothing has changed.
+    pub fn reconfigure(&self, settings: Settings) -> Result<(), Busy> {
+        let mut inner = self.inner();
+        if inner.settings.observed != settings.observed && inner.entries.iter().any(|entry| entry.running.is_some()) {
+            return Err(Busy);
+        }
+        inner.settings = settings;
+        self.prune(&mut inner);
+        Ok(())
     }
 
     /// Starts a drill, or finds the one that the same request started before.
@@ -209,8 +214,9 @@ impl Drills {
         if let Some((record, _)) = running().find(|(_, running)| overlap(&running.targets, &targets)) {
             return Err(StartError::Overlap { id: record.id.clone() });
         }
-        if running().count() >= self.limit {
-            return Err(StartError::TooMany { limit: self.limit });
+        let limit = inner.settings.running;
+        if running().count() >= limit {
+            return Err(StartError::TooMany { limit });
         }
         let record = Record {
             id: host::drill_id(),
@@ -228,7 +234,8 @@ impl Drills {
         let live = Arc::new(Live::default());
         let thread = {
             let (drills, record, log, live) = (Arc::clone(self), record.clone(), Arc::clone(&log), Arc::clone(&live));
-            move || drills.carry(&playbook, record, &log, live, reasons)
+            let observed = inner.settings.observed.clone();
+            move || drills.carry(&playbook, &observed, record, &log, live, reasons)
         };
         if let Err(source) = std::thread::Builder::new().name(format!("drill-{}", &record.id[..8])).spawn(thread) {
             self.store.forget(&record.id);
@@ -240,10 +247,17 @@ impl Drills {
     }
 
     /// The drill's thread, from begin to end.
-    fn carry(&self, playbook: &Playbook, mut record: Record, log: &Arc<EventLog>, live: Arc<Live>, abort: mpsc::Receiver<String>) {
+    fn carry(
+        &self,
+        playbook: &Playbook,
+        observed: &[EdgeSpec],
+        mut record: Record,
+        log: &Arc<EventLog>,
+        live: Arc<Live>,
+        abort: mpsc::Receiver<String>,
+    ) {
         tracing::info!(drill = record.id, playbook = record.playbook, "drill started");
-        let mut progress =
-            super::progress::Reporter::new(&record.id, playbook, &self.observed, Arc::clone(log), live, Arc::clone(&self.metrics));
+        let mut progress = super::progress::Reporter::new(&record.id, playbook, observed, Arc::clone(log), live, Arc::clone(&self.metrics));
         // A panic must not leave a drill that runs for ever in the books; its faults end with the lease.
         let carried =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.carry.carry_out(playbook, &record.id, abort, &mut progress)));
@@ -290,7 +304,7 @@ impl Drills {
 
     /// Forgets the oldest ended drills beyond what is kept, and events of all but the last.
     fn prune(&self, inner: &mut Inner) {
-        while inner.entries.len() > self.retention {
+        while inner.entries.len() > inner.settings.kept {
             let Some(oldest) = inner.entries.iter().position(|entry| entry.running.is_none()) else { break };
             self.store.forget(&inner.entries.remove(oldest).record.id);
         }

@@ -191,6 +191,9 @@ impl Observer {
 
 impl Drop for Observer {
     fn drop(&mut self) {
+        for label in self.labels.iter().chain(&[Metrics::other(Role::Ingress), Metrics::other(Role::Downstream)]) {
+            self.metrics.unobserved(label);
+        }
         self.metrics.attached(crate::probe::Attached { ingress: false, egress: false, sock_ops: false });
     }
 }

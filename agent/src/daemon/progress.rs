@@ -95,7 +95,11 @@ impl Progress for Reporter {
     fn faults(&mut self, counts: &BTreeMap<&'static str, FaultCounts>) {
         for (kind, now) in counts {
             let before = self.faults.insert(kind, *now).unwrap_or_default();
-            let more = FaultCounts { selected: grown(now.selected, before.selected), hit: grown(now.hit, before.hit) };
+            let more = FaultCounts {
+                selected: grown(now.selected, before.selected),
+                hit: grown(now.hit, before.hit),
+                overflowed: grown(now.overflowed, before.overflowed),
+            };
             self.metrics.fault(kind, more);
         }
     }

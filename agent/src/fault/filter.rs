@@ -20,6 +20,9 @@ const TCA_BPF_FLAGS: u16 = 8;
 const DIRECT_ACTION: u32 = 1;
 const TCA_ACT_KIND: u16 = 1;
 const TCA_ACT_OPTIONS: u16 = 2;
+const TCA_ACT_STATS: u16 = 4;
+/// A `struct gnet_stats_queue`: length, backlog, drops, requeues, overlimits.
+const TCA_STATS_QUEUE: u16 = 3;
 const TCA_MIRRED_PARMS: u16 = 2;
 const TCA_EGRESS_REDIR: u32 = 1;
 const TC_ACT_STOLEN: u32 = 4;
@@ -79,6 +82,8 @@ pub(crate) struct Filter {
     pub(crate) name: Option<String>,
     /// The link that its redirect points to; 0 if that link is gone.
     pub(crate) redirects_to: Option<u32>,
+    /// Packets that its redirect could not deliver.
+    pub(crate) overlimits: u64,
 }
 
 /// What a matching filter does.
@@ -107,7 +112,7 @@ fn read(body: &[u8], interface: u32, hook: Hook) -> Result<Option<Filter>, Malfo
     };
     // The priority is the upper half; the shift leaves sixteen bits.
     let place = Place { interface, hook, priority: u16::try_from(info >> 16).unwrap_or(u16::MAX), handle };
-    let mut filter = Filter { place, kind: String::new(), name: None, redirects_to: None };
+    let mut filter = Filter { place, kind: String::new(), name: None, redirects_to: None, overlimits: 0 };
     let mut options = None;
     for attribute in Attributes::new(attributes) {
         match attribute? {
@@ -120,6 +125,7 @@ fn read(body: &[u8], interface: u32, hook: Hook) -> Result<Option<Filter>, Malfo
         filter.name = Attributes::new(options).find(TCA_BPF_NAME)?.map(text);
         if let Some(actions) = Attributes::new(options).find(TCA_BPF_ACT)? {
             filter.redirects_to = redirect(actions)?;
+            filter.overlimits = overlimits(actions)?;
         }
     }
     Ok(Some(filter))
@@ -139,6 +145,19 @@ fn redirect(actions: &[u8]) -> Result<Option<u32>, Malformed> {
         }
     }
     Ok(None)
+}
+
+/// What the first mirred among the actions could not deliver.
+fn overlimits(actions: &[u8]) -> Result<u64, Malformed> {
+    for action in Attributes::new(actions) {
+        let (_, action) = action?;
+        if let Some(stats) = Attributes::new(action).find(TCA_ACT_STATS)?
+            && let Some(queue) = Attributes::new(stats).find(TCA_STATS_QUEUE)?
+        {
+            return Ok(u32_at(queue, 16).unwrap_or(0).into());
+        }
+    }
+    Ok(0)
 }
 
 /// Adds a filter. Fails if the place is taken.

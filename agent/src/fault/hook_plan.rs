@@ -1,5 +1,7 @@
 //! What is going to be put onto one hook of one interface: decided before anything is changed.
 
+use std::time::Duration;
+
 use stormdrill_wire::fault::FaultRule;
 
 use super::filter::Hook;
@@ -8,6 +10,7 @@ use super::name::{PRIORITY_DROP, PRIORITY_HTTP_STATUS, PRIORITY_REDIRECT};
 use super::netem::Netem;
 use super::object::Program;
 use super::selection::Selection;
+use super::tbf::Tbf;
 
 /// What is going to be put onto one hook.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,10 +24,12 @@ pub(crate) struct HookPlan {
 }
 
 /// What carries a fault out on a hook.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Carrier {
     /// netem on an ifb.
-    Netem(Netem),
+    Netem(Box<Netem>),
+    /// tbf on an ifb.
+    Tbf(Tbf),
     /// The classifier drops.
     Drop {
         /// Of 2^32 draws.
@@ -44,7 +49,7 @@ pub(crate) enum Carrier {
 impl Carrier {
     pub(crate) const fn program(&self) -> Program {
         match self {
-            Self::Netem(_) => Program::Select,
+            Self::Netem(_) | Self::Tbf(_) => Program::Select,
             Self::Drop { .. } => Program::Drop,
             Self::HttpStatus { .. } => Program::HttpStatus,
         }
@@ -52,9 +57,31 @@ impl Carrier {
 
     pub(crate) const fn priority(&self) -> u16 {
         match self {
-            Self::Netem(_) => PRIORITY_REDIRECT,
+            Self::Netem(_) | Self::Tbf(_) => PRIORITY_REDIRECT,
             Self::Drop { .. } => PRIORITY_DROP,
             Self::HttpStatus { .. } => PRIORITY_HTTP_STATUS,
+        }
+    }
+}
+
+impl Carrier {
+    /// Kind and options of the discipline that the selected packets are sent through; `None` if they are sent through none.
+    pub(crate) fn discipline(&self) -> Option<(&'static str, Vec<u8>)> {
+        match self {
+            Self::Netem(netem) => Some(("netem", netem.options())),
+            Self::Tbf(tbf) => Some(("tbf", tbf.options())),
+            Self::Drop { .. } | Self::HttpStatus { .. } => None,
+        }
+    }
+
+    /// How long packets may be held back, for whoever waits until they have left.
+    pub(crate) fn longest(&self) -> Duration {
+        match self {
+            // A full queue of a slow link takes what it takes; the caller has a bound of its own.
+            Self::Netem(netem) if netem.rate.is_some() => Duration::MAX,
+            Self::Netem(netem) => netem.longest(),
+            Self::Tbf(_) => Duration::MAX,
+            Self::Drop { .. } | Self::HttpStatus { .. } => Duration::ZERO,
         }
     }
 }
@@ -69,7 +96,7 @@ impl HookPlan {
             ..FaultRule::default()
         };
         match self.carrier {
-            Carrier::Netem(_) => {}
+            Carrier::Netem(_) | Carrier::Tbf(_) => {}
             Carrier::Drop { threshold } => rule.threshold = threshold,
             Carrier::HttpStatus { threshold, status, seed } => {
                 rule.threshold = threshold;

@@ -83,10 +83,10 @@ impl Installed {
             interface: plan.link.name.clone(),
             place: Place { interface: plan.link.index, hook: plan.hook, priority: plan.carrier.priority(), handle: name.handle() },
             clsact,
-            ifb: matches!(plan.carrier, Carrier::Netem(_)),
+            ifb: plan.carrier.discipline().is_some(),
         };
         let journal = Journal::create(state_dir, &record)?;
-        let mut installed = Self { netlink, record, object, carrier: plan.carrier, ifb: None, journal: Some(journal) };
+        let mut installed = Self { netlink, record, object, carrier: plan.carrier.clone(), ifb: None, journal: Some(journal) };
         // From here on, dropping it takes out what was made.
         installed.add_all(plan.rule())?;
         Ok(installed)
@@ -94,13 +94,13 @@ impl Installed {
 
     fn add_all(&mut self, mut rule: FaultRule) -> Result<(), InstallError> {
         let mut action = Action::Direct;
-        if let Carrier::Netem(netem) = self.carrier {
+        if let Some((kind, options)) = self.carrier.discipline() {
             let ifb = link::add_ifb(&mut self.netlink, &self.record.name.to_string())?;
             self.step("ifb")?;
             without_ipv6(&ifb);
-            qdisc::add_root(&mut self.netlink, ifb.index, NETEM_HANDLE, "netem", &netem.options())?;
+            qdisc::add_root(&mut self.netlink, ifb.index, NETEM_HANDLE, kind, &options)?;
             link::set_up(&mut self.netlink, &ifb)?;
-            self.step("netem")?;
+            self.step(kind)?;
             action = Action::Redirect(ifb.index);
             rule.ifb = ifb.index;
             self.ifb = Some(ifb);
@@ -145,6 +145,16 @@ impl Installed {
         }
     }
 
+    /// Packets that found no room in the ifb's queue, as the redirect saw it: what netem loses on purpose it reports as sent.
+    pub(crate) fn overflowed(&mut self) -> Result<u64, NetlinkError> {
+        if self.ifb.is_none() {
+            return Ok(0);
+        }
+        let place = self.record.place;
+        let filters = filter::list(&mut self.netlink, place.interface, place.hook)?;
+        Ok(filters.iter().find(|filter| filter.place == place).map_or(0, |filter| filter.overlimits))
+    }
+
     /// Ends the fault: no packet is selected any more. What was selected leaves the ifb in its own time.
     pub(crate) fn stop(&mut self) -> Result<(), InstallError> {
         // Even if the map cannot be written, the filter goes.
@@ -154,10 +164,7 @@ impl Installed {
 
     /// Waits until delayed packets have left the ifb, for as long as they can take.
     pub(crate) fn drain(&mut self) -> Result<(), NetlinkError> {
-        let Carrier::Netem(netem) = self.carrier else {
-            return Ok(());
-        };
-        let longest = (netem.delay + 4 * netem.jitter + Duration::from_millis(50)).min(LONGEST_DRAIN);
+        let longest = self.carrier.longest().saturating_add(Duration::from_millis(50)).min(LONGEST_DRAIN);
         let begin = Instant::now();
         while begin.elapsed() < longest {
             match self.netem()? {

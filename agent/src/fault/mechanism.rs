@@ -2,53 +2,72 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
+use std::path::Path;
 
 use stormdrill_core::edge::{EdgeSpec, Role};
 use stormdrill_core::fault::{Backend, Direction, FaultKind, FaultSpec};
 
 use super::capability::{self, Capability, Finding};
+use super::distribution_file;
 use super::filter::Hook;
 use super::hook_plan::Carrier;
-use super::netem::Netem;
+use super::netem::{Draw, Netem};
 use super::plane::FaultError;
 use super::selection::threshold;
+use super::tbf::Tbf;
 
 /// Whether a fault belongs into the netem of others: the same packets, and none of its kind yet.
 pub(crate) fn shares_netem(specs: &[FaultSpec], new: &FaultSpec) -> bool {
-    let is_netem = |spec: &FaultSpec| !matches!(spec.kind, FaultKind::HttpStatus { .. });
-    is_netem(new)
-        && specs.iter().all(|spec| {
-            is_netem(spec)
-                && spec.to == new.to
-                && spec.direction == new.direction
-                && spec.interface == new.interface
-                && spec.kind.as_str() != new.kind.as_str()
-        })
+    let can = |spec: &FaultSpec| spec.kind.is_of_packets();
+    can(new) && specs.iter().all(|spec| can(spec) && spec.selects_as(new) && spec.kind.as_str() != new.kind.as_str())
 }
 
 /// The mechanism for a group, tried out in a scratch namespace.
 pub(crate) fn backend(specs: &[FaultSpec]) -> Result<Backend, FaultError> {
-    let needs_netem = specs.iter().find(|spec| matches!(spec.kind, FaultKind::Delay { .. }));
-    let fault = needs_netem.or(specs.first()).map_or("fault", |spec| spec.kind.as_str());
-    if needs_netem.is_some() {
-        require_all(fault, &NETEM)?;
-        return Ok(Backend::Netem);
+    let Some(first) = specs.first() else {
+        return Err(FaultError::Panicked);
+    };
+    match first.kind {
+        FaultKind::HttpStatus { .. } => {
+            require_all(first.kind.as_str(), &CLASSIFIER)?;
+            return Ok(Backend::EbpfHttpStatus);
+        }
+        FaultKind::Refuse { .. } => return Ok(Backend::CgroupConnect),
+        _ => {}
     }
-    if specs.iter().any(|spec| matches!(spec.kind, FaultKind::HttpStatus { .. })) {
-        require_all(fault, &CLASSIFIER)?;
-        return Ok(Backend::EbpfHttpStatus);
+    let needs_netem = specs.iter().find(|spec| without_netem(spec).is_none());
+    // Of several only netem can do all.
+    let needs_netem = needs_netem.or_else(|| specs.get(1));
+    if let Some(spec) = needs_netem {
+        require_all(spec.kind.as_str(), &NETEM)?;
+        return Ok(Backend::Netem);
     }
     if NETEM.into_iter().all(|capability| capability::try_one(capability).works()) {
         return Ok(Backend::Netem);
     }
-    require_all(fault, &CLASSIFIER)?;
-    Ok(Backend::EbpfDrop)
+    let backend = without_netem(first).unwrap_or(Backend::Netem);
+    require_all(first.kind.as_str(), if backend == Backend::Tbf { &TBF } else { &CLASSIFIER })?;
+    Ok(backend)
+}
+
+/// What does a fault on packets where there is no netem.
+fn without_netem(spec: &FaultSpec) -> Option<Backend> {
+    // What only netem can be told must not be dropped in silence.
+    let is_tuned = spec.tuning.ecn || spec.tuning.limit.is_some() || spec.tuning.seed.is_some();
+    match &spec.kind {
+        FaultKind::Loss { .. } | FaultKind::Partition if !is_tuned => Some(Backend::EbpfDrop),
+        FaultKind::Rate(limit) if limit.is_plain() && !is_tuned => Some(Backend::Tbf),
+        _ => None,
+    }
 }
 
 /// What an acting classifier needs: the last of the chain, which needs the others.
 const CLASSIFIER: [Capability; 1] = [Capability::ClsBpf];
 /// What netem on an ifb needs.
 const NETEM: [Capability; 3] = [Capability::Netem, Capability::Ifb, Capability::Mirred];
+
+/// What tbf on an ifb needs.
+const TBF: [Capability; 3] = [Capability::Tbf, Capability::Ifb, Capability::Mirred];
 
 fn require_all(fault: &'static str, capabilities: &[Capability]) -> Result<(), FaultError> {
     for &capability in capabilities {
@@ -77,25 +96,62 @@ fn require(fault: &'static str, capability: Capability) -> Result<(), FaultError
 }
 
 /// The parameters for a group's mechanism.
-pub(crate) fn carrier(specs: &[FaultSpec], backend: Backend) -> Carrier {
+///
+/// # Errors
+/// When a distribution table cannot be read.
+pub(crate) fn carrier(specs: &[FaultSpec], backend: Backend, is_loopback: bool) -> Result<Carrier, FaultError> {
     let mut netem = Netem::default();
     for spec in specs {
-        match spec.kind {
-            FaultKind::Loss { share } if backend == Backend::EbpfDrop => return Carrier::Drop { threshold: threshold(share) },
-            FaultKind::Loss { share } => netem.loss = share,
-            FaultKind::Delay { time, jitter, distribution } => {
-                netem.delay = time;
-                netem.jitter = jitter;
-                netem.distribution = distribution;
+        match (&spec.kind, backend) {
+            (FaultKind::Loss { share }, Backend::EbpfDrop) => return Ok(Carrier::Drop { threshold: threshold(*share) }),
+            (FaultKind::Partition, Backend::EbpfDrop) => return Ok(Carrier::Drop { threshold: threshold(1.0) }),
+            (FaultKind::Rate(limit), Backend::Tbf) => {
+                return Ok(Carrier::Tbf(Tbf { bytes_per_second: limit.bytes_per_second, is_loopback }));
             }
-            FaultKind::HttpStatus { status, share } => {
+            (FaultKind::HttpStatus { status, share }, _) => {
                 // A fresh seed: two drills do not spoil the same responses.
                 let seed = RandomState::new().build_hasher().finish();
-                return Carrier::HttpStatus { threshold: threshold(share), status, seed };
+                return Ok(Carrier::HttpStatus { threshold: threshold(*share), status: *status, seed });
             }
+            _ => add(&mut netem, spec)?,
         }
     }
-    Carrier::Netem(netem)
+    Ok(Carrier::Netem(Box::new(netem)))
+}
+
+/// Adds one fault to a netem.
+fn add(netem: &mut Netem, spec: &FaultSpec) -> Result<(), FaultError> {
+    match &spec.kind {
+        FaultKind::Loss { share } => netem.loss = *share,
+        FaultKind::Partition => netem.loss = 1.0,
+        FaultKind::LossModel(model) => netem.model = Some(*model),
+        FaultKind::Duplicate { share, correlation } => netem.duplicate = Draw { share: *share, correlation: *correlation },
+        FaultKind::Corrupt { share, correlation } => netem.corrupt = Draw { share: *share, correlation: *correlation },
+        FaultKind::Reorder { share, correlation, gap } => {
+            netem.reorder = Draw { share: *share, correlation: *correlation };
+            netem.gap = *gap;
+        }
+        FaultKind::Rate(limit) => netem.rate = Some(*limit),
+        FaultKind::Delay { time, jitter, distribution } => {
+            netem.delay = *time;
+            netem.jitter = *jitter;
+            netem.distribution = *distribution;
+        }
+        FaultKind::HttpStatus { .. } | FaultKind::Refuse { .. } => {}
+    }
+    let tuning = &spec.tuning;
+    netem.ecn |= tuning.ecn;
+    // The larger queue serves both faults; of two seeds the later one counts.
+    netem.limit = netem.limit.max(tuning.limit);
+    netem.seed = tuning.seed.or(netem.seed);
+    netem.slot = tuning.slot.or(netem.slot);
+    if tuning.jitter_correlation > 0.0 {
+        netem.jitter_correlation = tuning.jitter_correlation;
+    }
+    if let Some(path) = &tuning.table {
+        netem.table = Some(distribution_file::read(Path::new(path))?);
+    }
+    Ok(())
 }
 
 /// The hooks that a fault's packets pass on an interface.

@@ -1,11 +1,12 @@
 //! The loaded kernel object of one hook: its rule, its lease, its counters.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
 use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{Array, MapError, PerCpuArray};
-use aya::programs::{ProgramError, SchedClassifier};
+use aya::programs::{CgroupAttachMode, CgroupSockAddr, ProgramError, SchedClassifier};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use stormdrill_wire::fault::{AddressKey, FaultRule, FaultStats};
 use thiserror::Error;
@@ -26,6 +27,8 @@ pub(crate) enum Program {
     Drop,
     /// Rewrites a share of HTTP statuses.
     HttpStatus,
+    /// Refuses a share of connections; no classifier.
+    Refuse,
 }
 
 impl Program {
@@ -34,6 +37,7 @@ impl Program {
             Self::Select => "sd_select",
             Self::Drop => "sd_drop",
             Self::HttpStatus => "sd_http_status",
+            Self::Refuse => "sd_refuse4",
         }
     }
 }
@@ -89,11 +93,42 @@ pub(crate) struct Object {
 impl Object {
     /// Loads one program with its selection. The lease is not granted: it selects nothing yet.
     pub(crate) fn load(program: Program, selection: &Selection) -> Result<Self, ObjectError> {
+        let mut ebpf = Self::with_selection(selection, if program == Program::HttpStatus { RESPONSES } else { 1 })?;
+        let name = program.name();
+        let classifier: &mut SchedClassifier = ebpf
+            .program_mut(name)
+            .ok_or(ObjectError::Incomplete { name })?
+            .try_into()
+            .map_err(|source| ObjectError::Program { program: name, source: Box::new(source) })?;
+        classifier.load().map_err(|error| refused(name, error))?;
+        Ok(Self { ebpf, program })
+    }
+
+    /// Loads the programs that refuse connections and attaches them to a cgroup; they go with the object. The lease is not granted.
+    pub(crate) fn attach_to_connect(selection: &Selection, cgroup: &File) -> Result<Self, ObjectError> {
+        let mut ebpf = Self::with_selection(selection, 1)?;
+        for [tells_why, older] in [["sd_refuse4", "sd_forbid4"], ["sd_refuse6", "sd_forbid6"]] {
+            let name = match connect_program(&mut ebpf, tells_why)?.load() {
+                Ok(()) => tells_why,
+                // Before 5.18 a program cannot say why it refuses.
+                Err(_) => {
+                    connect_program(&mut ebpf, older)?.load().map_err(|error| refused(older, error))?;
+                    older
+                }
+            };
+            let program = connect_program(&mut ebpf, name)?;
+            // A link is one of many by itself; the flag for that is refused beside it.
+            program.attach(cgroup, CgroupAttachMode::Single).map_err(|error| refused(name, error))?;
+        }
+        Ok(Self { ebpf, program: Program::Refuse })
+    }
+
+    /// The object with its maps filled, no program loaded.
+    fn with_selection(selection: &Selection, responses: u32) -> Result<Ebpf, ObjectError> {
         if OBJECT.is_empty() {
             return Err(ObjectError::Missing);
         }
         let prefixes = selection.prefixes();
-        let responses = if program == Program::HttpStatus { RESPONSES } else { 1 };
         let mut ebpf = EbpfLoader::new()
             .map_max_entries("ADDRESSES", u32::try_from(prefixes.len()).unwrap_or(u32::MAX).max(1))
             .map_max_entries("RESPONSES", responses)
@@ -110,21 +145,7 @@ impl Object {
         for (length, key, value) in prefixes {
             trie.insert(&Key::new(length, key), value, 0).map_err(map("ADDRESSES"))?;
         }
-
-        let name = program.name();
-        let classifier: &mut SchedClassifier = ebpf
-            .program_mut(name)
-            .ok_or(ObjectError::Incomplete { name })?
-            .try_into()
-            .map_err(|source| ObjectError::Program { program: name, source: Box::new(source) })?;
-        classifier.load().map_err(|error| match error {
-            ProgramError::LoadError { io_error, verifier_log } => {
-                tracing::debug!(program = name, %verifier_log, "refused by the verifier");
-                ObjectError::Refused { program: name, source: io_error }
-            }
-            other => ObjectError::Program { program: name, source: Box::new(other) },
-        })?;
-        Ok(Self { ebpf, program })
+        Ok(ebpf)
     }
 
     /// Sets the rule; before the filter is added.
@@ -159,6 +180,21 @@ impl Object {
             total.unreadable += cpu.unreadable;
         }
         Ok(total)
+    }
+}
+
+fn connect_program<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut CgroupSockAddr, ObjectError> {
+    let program = ebpf.program_mut(name).ok_or(ObjectError::Incomplete { name })?;
+    program.try_into().map_err(|source| ObjectError::Program { program: name, source: Box::new(source) })
+}
+
+fn refused(program: &'static str, error: ProgramError) -> ObjectError {
+    match error {
+        ProgramError::LoadError { io_error, verifier_log } => {
+            tracing::debug!(program, %verifier_log, "refused by the verifier");
+            ObjectError::Refused { program, source: io_error }
+        }
+        other => ObjectError::Program { program, source: Box::new(other) },
     }
 }
 

@@ -14,13 +14,15 @@ use thiserror::Error;
 
 use super::capability::Refusal;
 use super::clock::monotonic_ns;
+use super::connect::{Connect, ConnectError, ConnectPlan};
+use super::distribution_file::TableError;
 use super::hook_plan::{Carrier, HookPlan};
 use super::install::{InstallError, Installed};
 use super::interface::{self, InterfaceError};
 use super::mechanism::{backend, carrier, hooks_of, shares_netem};
 use super::netlink::{Netlink, NetlinkError};
 use super::object::ObjectError;
-use super::selection::Selection;
+use super::selection::{Selection, threshold};
 
 /// How often a fault must be renewed; its lease lasts three times as long.
 pub const RENEW_EVERY: Duration = Duration::from_secs(1);
@@ -76,6 +78,12 @@ pub enum FaultError {
     /// netem's counters could not be read.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
+    /// A delay's distribution table.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// Connections cannot be refused here.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
     /// The thread that did the work panicked.
     #[error("the fault plane's thread panicked")]
     Panicked,
@@ -93,6 +101,7 @@ pub struct Prepared {
     specs: Vec<FaultSpec>,
     backend: Backend,
     hooks: Vec<HookPlan>,
+    connect: Option<ConnectPlan>,
     state_dir: PathBuf,
 }
 
@@ -102,6 +111,7 @@ pub struct Applied {
     specs: Vec<FaultSpec>,
     backend: Backend,
     hooks: Vec<Installed>,
+    connect: Option<Connect>,
     applied_ns: u64,
 }
 
@@ -154,20 +164,25 @@ impl Plane {
         {
             return Err(FaultError::Status { status });
         }
+        if let FaultKind::Refuse { share } = first.kind {
+            let connect = Some(ConnectPlan::new(edge, &first.select, threshold(share)));
+            return Ok(Prepared { specs, backend: Backend::CgroupConnect, hooks: Vec::new(), connect, state_dir: self.state_dir.clone() });
+        }
         let links = interface::resolve(&mut Netlink::open().map_err(InterfaceError::from)?, edge, first.interface.as_deref())?;
         let backend = backend(&specs)?;
-        let carrier = carrier(&specs, backend);
         let mut hooks = Vec::new();
         for (link, why) in links {
+            let carrier = carrier(&specs, backend, link.is_loopback)?;
             for hook in hooks_of(first, edge, link.is_loopback) {
                 let selection = match first.kind {
                     FaultKind::HttpStatus { .. } => Selection::of_answers(edge),
-                    FaultKind::Loss { .. } | FaultKind::Delay { .. } => Selection::of_edge(edge, hook),
+                    _ => Selection::of_edge(edge, hook),
                 };
-                hooks.push(HookPlan { link: link.clone(), hook, selection, carrier, why: why.clone() });
+                let selection = selection.narrowed(&first.select);
+                hooks.push(HookPlan { link: link.clone(), hook, selection, carrier: carrier.clone(), why: why.clone() });
             }
         }
-        Ok(Prepared { specs, backend, hooks, state_dir: self.state_dir.clone() })
+        Ok(Prepared { specs, backend, hooks, connect: None, state_dir: self.state_dir.clone() })
     }
 }
 
@@ -189,21 +204,21 @@ impl Prepared {
     pub fn describe(&self) -> Vec<String> {
         let faults: Vec<&str> = self.specs.iter().map(|spec| spec.kind.as_str()).collect();
         let faults = faults.join(" and ");
-        self.hooks
-            .iter()
-            .map(|plan| {
-                let means = match plan.carrier {
-                    Carrier::Netem(netem) if netem.jitter > Duration::ZERO => format!(
-                        "redirected to an ifb of the drill with netem (limit {}); its jitter reorders packets, so that TCP sends some again",
-                        netem.queue_limit()
-                    ),
-                    Carrier::Netem(netem) => format!("redirected to an ifb of the drill with netem (limit {})", netem.queue_limit()),
-                    Carrier::Drop { .. } => "dropped by an eBPF classifier".to_owned(),
-                    Carrier::HttpStatus { status, .. } => format!("rewritten to status {status} by an eBPF classifier"),
-                };
-                format!("{faults} at {} {} ({}): {}, {means}", plan.link.name, plan.hook.as_str(), plan.why, plan.selection.describe())
-            })
-            .collect()
+        let connects = self.connect.iter().map(|plan| format!("{faults}: {}", plan.describe()));
+        let hooks = self.hooks.iter().map(|plan| {
+            let means = match &plan.carrier {
+                Carrier::Netem(netem) if netem.jitter > Duration::ZERO => format!(
+                    "redirected to an ifb of the drill with netem (limit {}); its jitter reorders packets, so that TCP sends some again",
+                    netem.queue_limit()
+                ),
+                Carrier::Netem(netem) => format!("redirected to an ifb of the drill with netem (limit {})", netem.queue_limit()),
+                Carrier::Tbf(_) => "redirected to an ifb of the drill with tbf".to_owned(),
+                Carrier::Drop { .. } => "dropped by an eBPF classifier".to_owned(),
+                Carrier::HttpStatus { status, .. } => format!("rewritten to status {status} by an eBPF classifier"),
+            };
+            format!("{faults} at {} {} ({}): {}, {means}", plan.link.name, plan.hook.as_str(), plan.why, plan.selection.describe())
+        });
+        hooks.chain(connects).collect()
     }
 
     /// Puts the faults into the kernel and grants their leases.
@@ -215,7 +230,8 @@ impl Prepared {
         for plan in &self.hooks {
             hooks.push(Installed::build(&self.state_dir, plan)?);
         }
-        let mut applied = Applied { specs: self.specs, backend: self.backend, hooks, applied_ns: 0 };
+        let connect = self.connect.map(|plan| Connect::attach(&plan, &self.state_dir)).transpose()?;
+        let mut applied = Applied { specs: self.specs, backend: self.backend, hooks, connect, applied_ns: 0 };
         applied.renew()?;
         applied.applied_ns = monotonic_ns();
         Ok(applied)
@@ -258,6 +274,9 @@ impl Applied {
         for hook in &mut self.hooks {
             hook.lease_until(expiry)?;
         }
+        if let Some(connect) = &mut self.connect {
+            connect.lease_until(expiry)?;
+        }
         Ok(())
     }
 
@@ -266,7 +285,7 @@ impl Applied {
     /// # Errors
     /// When the counters cannot be read.
     pub fn counts(&mut self) -> Result<Vec<FaultCounts>, FaultError> {
-        let (mut selected, mut hit, mut dropped, mut passed) = (0, 0, 0, 0);
+        let (mut selected, mut hit, mut dropped, mut passed, mut overflowed) = (0, 0, 0, 0, 0);
         for hook in &mut self.hooks {
             let stats = hook.stats()?;
             selected += stats.selected;
@@ -274,18 +293,28 @@ impl Applied {
             if let Some(netem) = hook.netem()? {
                 dropped += netem.dropped;
                 passed += netem.passed;
+                overflowed += hook.overflowed()?;
             }
+        }
+        if let Some(connect) = &mut self.connect {
+            let stats = connect.stats()?;
+            selected += stats.selected;
+            hit += stats.hit;
         }
         Ok(self
             .specs
             .iter()
             .map(|spec| {
                 let hit = match (&spec.kind, self.backend) {
-                    (FaultKind::Loss { .. }, Backend::Netem) => dropped,
-                    (FaultKind::Delay { .. }, _) => passed,
-                    _ => hit,
+                    (_, Backend::EbpfDrop | Backend::EbpfHttpStatus | Backend::CgroupConnect) => hit,
+                    (FaultKind::Loss { .. } | FaultKind::LossModel(_) | FaultKind::Partition, _) => dropped.saturating_sub(overflowed),
+                    // What came out and never went in.
+                    (FaultKind::Duplicate { .. }, _) => (passed + dropped).saturating_sub(selected),
+                    // Nothing tells which packets these hit: all had their chance.
+                    (FaultKind::Corrupt { share, .. } | FaultKind::Reorder { share, .. }, _) if *share == 0.0 => 0,
+                    _ => passed,
                 };
-                FaultCounts { selected, hit }
+                FaultCounts { selected, hit, overflowed }
             })
             .collect())
     }
@@ -303,6 +332,9 @@ impl Applied {
             errors.push(error);
             vec![FaultCounts::default(); self.specs.len()]
         });
+        if let Some(connect) = &mut self.connect {
+            connect.remove();
+        }
         let mut is_gone = true;
         for hook in &mut self.hooks {
             if let Err(error) = hook.remove() {

@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 
 use stormdrill_core::edge::{Cidr, EdgeSpec, PortRange, Role};
+use stormdrill_core::fault::{Select, Transport};
 use stormdrill_wire::fault::{
-    ADDRESS_INCLUDED, AddressKey, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, BY_SOURCE_ADDRESS, BY_SOURCE_PORT, FAMILY_BITS, PORT_WORDS,
-    ipv4_key, ipv6_key,
+    ADDRESS_EXCLUDED, ADDRESS_INCLUDED, AddressKey, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, BY_SOURCE_ADDRESS, BY_SOURCE_PORT,
+    FAMILY_BITS, MANAGEMENT_SELECTED, PORT_WORDS, PORTLESS_SELECTED, UNLISTED_ADDRESS_SELECTED, ipv4_key, ipv6_key,
 };
 
 use super::filter::Hook;
@@ -30,6 +31,12 @@ pub struct Selection {
     pub ports: Vec<PortRange>,
     /// Networks that are selected; empty for all.
     pub addresses: Vec<Cidr>,
+    /// Ports that are spared, whatever includes them.
+    pub spared_ports: Vec<PortRange>,
+    /// Networks that are spared, whatever includes them.
+    pub spared_addresses: Vec<Cidr>,
+    /// Whether SSH, DHCP and neighbour discovery are selected like the rest.
+    pub management: bool,
 }
 
 impl Selection {
@@ -51,7 +58,31 @@ impl Selection {
     }
 
     fn new(edge: &EdgeSpec, end: End, protocol: Option<u8>) -> Self {
-        Self { protocol, end, ports: edge.ports.into_iter().collect(), addresses: edge.address.into_iter().collect() }
+        Self {
+            protocol,
+            end,
+            ports: edge.ports.into_iter().collect(),
+            addresses: edge.address.into_iter().collect(),
+            spared_ports: Vec::new(),
+            spared_addresses: Vec::new(),
+            management: false,
+        }
+    }
+
+    /// The same packets, narrowed by what a fault's `select` says.
+    #[must_use]
+    pub fn narrowed(mut self, select: &Select) -> Self {
+        if !select.addresses.is_empty() {
+            self.addresses.clone_from(&select.addresses);
+        }
+        if !select.ports.is_empty() {
+            self.ports.clone_from(&select.ports);
+        }
+        self.protocol = select.protocol.map(Transport::number).or(self.protocol);
+        self.spared_ports.clone_from(&select.exclude_ports);
+        self.spared_addresses.clone_from(&select.exclude_addresses);
+        self.management = select.include_management;
+        self
     }
 
     /// The rule's bits.
@@ -61,11 +92,21 @@ impl Selection {
             End::Destination => (BY_DESTINATION_PORT, BY_DESTINATION_ADDRESS),
         };
         let mut flags = 0;
-        if !self.ports.is_empty() {
+        // Without ports of its own, a selection that spares some has all others in the bitmap; so has the trie with addresses.
+        if !self.ports.is_empty() || !self.spared_ports.is_empty() {
             flags |= port;
         }
-        if !self.addresses.is_empty() {
+        if self.ports.is_empty() && !self.spared_ports.is_empty() {
+            flags |= PORTLESS_SELECTED;
+        }
+        if !self.addresses.is_empty() || !self.spared_addresses.is_empty() {
             flags |= address;
+        }
+        if self.addresses.is_empty() && !self.spared_addresses.is_empty() {
+            flags |= UNLISTED_ADDRESS_SELECTED;
+        }
+        if self.management {
+            flags |= MANAGEMENT_SELECTED;
         }
         flags
     }
@@ -76,12 +117,17 @@ impl Selection {
             End::Source => 0,
             End::Destination => PORT_WORDS,
         };
-        let mut words = vec![0_u64; PORT_WORDS as usize];
-        for range in &self.ports {
-            for port in range.first..=range.last {
-                if let Some(word) = words.get_mut(usize::from(port >> 6)) {
-                    *word |= 1 << (port & 63);
-                }
+        let all = if self.ports.is_empty() && !self.spared_ports.is_empty() { u64::MAX } else { 0 };
+        let mut words = vec![all; PORT_WORDS as usize];
+        for port in self.ports.iter().flat_map(|range| range.first..=range.last) {
+            if let Some(word) = words.get_mut(usize::from(port >> 6)) {
+                *word |= 1 << (port & 63);
+            }
+        }
+        // What is spared comes last, so that it wins.
+        for port in self.spared_ports.iter().flat_map(|range| range.first..=range.last) {
+            if let Some(word) = words.get_mut(usize::from(port >> 6)) {
+                *word &= !(1 << (port & 63));
             }
         }
         (first_word..).zip(words).filter(|(_, word)| *word != 0).collect()
@@ -89,13 +135,14 @@ impl Selection {
 
     /// The entries of the prefix trie: length in bits, key, what it says.
     pub(crate) fn prefixes(&self) -> Vec<(u32, AddressKey, u8)> {
-        self.addresses
-            .iter()
-            .map(|network| {
-                let (key, prefix) = key(network);
-                (FAMILY_BITS + prefix, key, ADDRESS_INCLUDED)
-            })
-            .collect()
+        let entry = |network: &Cidr, value| {
+            let (key, prefix) = key(network);
+            (FAMILY_BITS + prefix, key, value)
+        };
+        // The trie tells by the longest prefix. One that lies within a spared network must not undo it, and is left out.
+        let is_spared = |network: &Cidr| self.spared_addresses.iter().any(|spared| spared.covers(network));
+        let included = self.addresses.iter().filter(|network| !is_spared(network)).map(|network| entry(network, ADDRESS_INCLUDED));
+        included.chain(self.spared_addresses.iter().map(|network| entry(network, ADDRESS_EXCLUDED))).collect()
     }
 
     /// In words, for `plan`.
@@ -124,6 +171,12 @@ impl Selection {
                 .map(|range| if range.first == range.last { range.first.to_string() } else { format!("{}-{}", range.first, range.last) })
                 .collect();
             text = format!("{text} {preposition} port {}", ports.join(", "));
+        }
+        let networks = self.spared_addresses.iter().map(describe_network);
+        let ports = self.spared_ports.iter().map(|range| format!("port {range}"));
+        let spared: Vec<String> = networks.chain(ports).collect();
+        if !spared.is_empty() {
+            text = format!("{text}, but not {}", spared.join(", "));
         }
         text
     }

@@ -41,6 +41,9 @@ fn heading(run: &Run) -> String {
             "\nfault {} on {} by {}: {} of {} hit",
             fault.kind, fault.target, fault.backend, fault.packets_hit, fault.packets_selected
         ));
+        if fault.packets_overflowed > 0 {
+            text.push_str(&format!(", {} more lost for lack of room in netem's queue (raise `limit`)", fault.packets_overflowed));
+        }
     }
     text
 }

@@ -116,7 +116,7 @@ pub(crate) fn edge(role: Role, address: Option<&str>, port: Option<u16>) -> Edge
 }
 
 pub(crate) fn spec(kind: FaultKind, direction: Direction) -> FaultSpec {
-    FaultSpec { kind, to: "store".to_owned(), direction, interface: None }
+    FaultSpec { direction, ..FaultSpec::new(kind, "store") }
 }
 
 /// A real nginx that answers 200 to everything, in this namespace.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -18,12 +19,17 @@ pub(crate) struct Daemon {
     pub(crate) address: String,
 }
 
+fn write(agent: &Agent, config: &str) -> PathBuf {
+    let path = agent.path("serve.yaml");
+    let state = agent.path("kept");
+    fs::write(&path, format!("listen: 127.0.0.1:0\nstate_dir: {}\n{config}", state.display())).unwrap();
+    path
+}
+
 impl Daemon {
     /// Starts it with these lines of configuration, besides its address and its state directory.
     pub(crate) fn start(agent: &Agent, config: &str) -> Self {
-        let path = agent.path("serve.yaml");
-        let state = agent.path("kept");
-        fs::write(&path, format!("listen: 127.0.0.1:0\nstate_dir: {}\n{config}", state.display())).unwrap();
+        let path = write(agent, config);
         let mut process = Process::start(&mut agent.command(&["serve", "--config", path.to_str().unwrap()]));
         let prefix = "serving on http://";
         let address = process.wait_for(prefix)[prefix.len()..].to_owned();
@@ -102,6 +108,13 @@ impl Daemon {
         let (status, text) = self.send("GET", "/metrics", "", "");
         assert_eq!(status, 200);
         text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+    }
+
+    /// Gives it other lines of configuration, and waits for a line on stderr that begins so.
+    pub(crate) fn reload(&mut self, agent: &Agent, config: &str, expected: &str) -> String {
+        write(agent, config);
+        self.process.signal(Signal::SIGHUP);
+        self.process.wait_for(expected)
     }
 
     /// Ends it in good order.

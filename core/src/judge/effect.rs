@@ -34,7 +34,7 @@ pub(crate) fn of(fault: &FaultOutcome, evidence: &Evidence<'_>) -> Effect {
     if fault.counts.hit == 0 {
         return Effect::Missed;
     }
-    if matches!(fault.spec.kind, FaultKind::HttpStatus { .. }) {
+    if matches!(fault.spec.kind, FaultKind::HttpStatus { .. } | FaultKind::Refuse { .. }) {
         return Effect::Failed;
     }
     let during = windows::of_phase(evidence, PhaseName::Fault);
@@ -121,7 +121,7 @@ const fn needed(metric: Metric, kind: &FaultKind) -> Effect {
             | Metric::Metastable,
             _,
         )
-        | (_, FaultKind::Delay { .. }) => Effect::Slowed,
+        | (_, FaultKind::Delay { .. } | FaultKind::Rate(_)) => Effect::Slowed,
         _ => Effect::Failed,
     }
 }
@@ -131,7 +131,8 @@ fn reason(fault: &FaultOutcome, effect: Effect) -> String {
     let to = &fault.spec.to;
     let things = match fault.spec.kind {
         FaultKind::HttpStatus { .. } => "answers",
-        FaultKind::Loss { .. } | FaultKind::Delay { .. } => "packets",
+        FaultKind::Refuse { .. } => "connections",
+        _ => "packets",
     };
     let (hit, selected) = (fault.counts.hit, fault.counts.selected);
     match effect {

@@ -176,11 +176,11 @@ pub(crate) fn delay(selected: u64, hit: u64) -> FaultOutcome {
 
 fn outcome(kind: FaultKind, backend: Backend, selected: u64, hit: u64) -> FaultOutcome {
     FaultOutcome {
-        spec: FaultSpec { kind, to: "db".to_owned(), direction: Direction::Both, interface: None },
+        spec: FaultSpec { direction: Direction::Both, ..FaultSpec::new(kind, "db") },
         backend,
         applied_ns: 70_000_000_000,
         removed_ns: Some(130_000_000_000),
-        counts: FaultCounts { selected, hit },
+        counts: FaultCounts { selected, hit, overflowed: 0 },
     }
 }
 

@@ -68,11 +68,13 @@ pub enum Feature {
     Ifb,
     /// The network emulator.
     SchNetem,
+    /// The token bucket, for a bandwidth where there is no netem.
+    SchTbf,
 }
 
 impl Feature {
     /// Those that are modules of the kernel, or built into it.
-    pub const MODULES: [Self; 5] = [Self::SchIngress, Self::ClsBpf, Self::ActMirred, Self::Ifb, Self::SchNetem];
+    pub const MODULES: [Self; 6] = [Self::SchIngress, Self::ClsBpf, Self::ActMirred, Self::Ifb, Self::SchNetem, Self::SchTbf];
 
     /// The kernel's name for it.
     #[must_use]
@@ -85,6 +87,7 @@ impl Feature {
             Self::ActMirred => "act_mirred",
             Self::Ifb => "ifb",
             Self::SchNetem => "sch_netem",
+            Self::SchTbf => "sch_tbf",
         }
     }
 }

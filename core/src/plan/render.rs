@@ -8,8 +8,9 @@ use super::{LEASE, Need, Plan, PlannedFault, power};
 use crate::expectation::Demand;
 use crate::expectation::metric::Row;
 use crate::fault::FaultKind;
+use crate::fault::model::LossModel;
 use crate::playbook::{Playbook, Scope};
-use crate::units::{duration, rate, share};
+use crate::units::{bandwidth, duration, rate, share};
 
 /// Writes a plan for people; ends in a newline.
 #[must_use]
@@ -39,7 +40,12 @@ fn write_all(out: &mut String, plan: &Plan, facts: &HostFacts) -> std::fmt::Resu
         writeln!(out, "  none: nothing will be tested")?;
     } else {
         let lease = duration::print(LEASE);
-        writeln!(out, "  ARP, neighbour discovery and SSH are never selected. If the agent dies, the kernel ends every fault")?;
+        let spared = if plan.faults.iter().any(|fault| fault.spec.select.include_management) {
+            "ARP is never selected, nor neighbour discovery and SSH where it is not said."
+        } else {
+            "ARP, neighbour discovery and SSH are never selected."
+        };
+        writeln!(out, "  {spared} If the agent dies, the kernel ends every fault")?;
         writeln!(out, "  within {lease}. No qdisc of the interface is touched.")?;
     }
     if !plan.faults.is_empty() && playbook.scope != Scope::Host {
@@ -143,10 +149,45 @@ pub(super) fn parameters(kind: &FaultKind) -> String {
         FaultKind::Delay { time, jitter, distribution } => {
             format!("{}, jitter {} ({})", duration::print(*time), duration::print(*jitter), distribution.as_str())
         }
+        FaultKind::LossModel(LossModel::Gemodel(model)) => format!(
+            "gemodel p {}, r {}, h {}, k {}",
+            share::print(model.p),
+            share::print(model.r),
+            share::print(model.h),
+            share::print(model.k)
+        ),
+        FaultKind::LossModel(LossModel::State(model)) => format!(
+            "state p13 {}, p31 {}, p32 {}, p23 {}, p14 {}",
+            share::print(model.p13),
+            share::print(model.p31),
+            share::print(model.p32),
+            share::print(model.p23),
+            share::print(model.p14)
+        ),
+        FaultKind::Duplicate { share, correlation } | FaultKind::Corrupt { share, correlation } => drawn(*share, *correlation),
+        FaultKind::Reorder { share, correlation, gap } => {
+            let gap = if *gap > 1 { format!(", gap {gap}") } else { String::new() };
+            format!("{}{gap}", drawn(*share, *correlation))
+        }
+        FaultKind::Rate(limit) => {
+            let mut text = bandwidth::print(limit.bytes_per_second);
+            for (word, value) in [("overhead", limit.overhead), ("cell overhead", limit.cell_overhead)] {
+                if value != 0 {
+                    text = format!("{text}, {word} {value}");
+                }
+            }
+            if limit.cell_size == 0 { text } else { format!("{text}, cells of {}", limit.cell_size) }
+        }
+        FaultKind::Partition => "100%".to_owned(),
+        FaultKind::Refuse { share } => format!("{} of connections", share::print(*share)),
         FaultKind::HttpStatus { status, share } => {
             format!("{status} for {} of answers", share::print(*share))
         }
     }
+}
+
+fn drawn(share: f64, correlation: f64) -> String {
+    if correlation == 0.0 { share::print(share) } else { format!("{}, correlation {}", share::print(share), share::print(correlation)) }
 }
 
 /// Each expectation with what its short form leaves out.

@@ -1,42 +1,70 @@
 //! Which packets a fault selects, in words.
 
 use crate::edge::{EdgeSpec, Role};
-use crate::fault::{Direction, FaultKind, FaultSpec};
+use crate::fault::{Direction, FaultKind, FaultSpec, Transport};
 
 /// "TCP packets that leave for 10.2.0.0/16, port 6379".
 pub(super) fn words(spec: &FaultSpec, edge: &EdgeSpec) -> String {
-    let what = match spec.kind {
-        FaultKind::HttpStatus { .. } => "HTTP answers",
-        FaultKind::Loss { .. } | FaultKind::Delay { .. } => "TCP packets",
-    };
-    let end = end(edge);
+    let what = what(spec, edge);
+    let end = end(spec, edge);
+    let spared = spared(spec);
+    if matches!(spec.kind, FaultKind::Refuse { .. }) {
+        return format!("{what} to {end}{spared}");
+    }
     let (leaving, arriving) = match edge.role {
         Role::Downstream => ("for", "from"),
         Role::Ingress => ("from", "at"),
     };
     match spec.direction {
-        Direction::Egress => format!("{what} that leave {leaving} {end}"),
-        Direction::Ingress => format!("{what} that arrive {arriving} {end}"),
+        Direction::Egress => format!("{what} that leave {leaving} {end}{spared}"),
+        Direction::Ingress => format!("{what} that arrive {arriving} {end}{spared}"),
         Direction::Both => {
-            format!("{what} that leave {leaving} {end}, and those that arrive {arriving} it")
+            format!("{what} that leave {leaving} {end}, and those that arrive {arriving} it{spared}")
         }
     }
 }
 
+fn what(spec: &FaultSpec, edge: &EdgeSpec) -> &'static str {
+    match (&spec.kind, spec.select.protocol) {
+        (FaultKind::HttpStatus { .. }, _) => "HTTP answers",
+        (FaultKind::Refuse { .. }, _) => "connections that this host opens",
+        (_, Some(Transport::Tcp)) => "TCP packets",
+        (_, Some(Transport::Udp)) => "UDP packets",
+        (_, Some(Transport::Icmp)) => "ICMP packets",
+        (_, Some(Transport::Icmpv6)) => "ICMPv6 packets",
+        (_, None) if edge.ports.is_none() && spec.select.ports.is_empty() => "IP packets",
+        (_, None) => "TCP and UDP packets",
+    }
+}
+
+/// What is left alone beyond the rule, in words; empty if nothing is.
+fn spared(spec: &FaultSpec) -> String {
+    let networks = spec.select.exclude_addresses.iter().map(ToString::to_string);
+    let ports = spec.select.exclude_ports.iter().map(|ports| port(&ports.to_string()));
+    let all: Vec<String> = networks.chain(ports).collect();
+    let management = if spec.select.include_management { "; SSH, DHCP and neighbour discovery too" } else { "" };
+    if all.is_empty() { management.to_owned() } else { format!(", but not {}{management}", all.join(", ")) }
+}
+
 /// The edge's end of a connection: the peer's of a downstream edge, this host's of an ingress edge.
-fn end(edge: &EdgeSpec) -> String {
+fn end(spec: &FaultSpec, edge: &EdgeSpec) -> String {
     let whose = match edge.role {
         Role::Downstream => "",
         Role::Ingress => "this host's ",
     };
-    match (edge.address, edge.ports) {
-        (Some(address), Some(ports)) => format!("{whose}{address}, {}", port(&ports.to_string())),
+    let listed = |parts: Vec<String>| (!parts.is_empty()).then(|| parts.join(", "));
+    let address = listed(spec.select.addresses.iter().map(ToString::to_string).collect());
+    let address = address.or_else(|| edge.address.map(|address| address.to_string()));
+    let ports = listed(spec.select.ports.iter().map(ToString::to_string).collect());
+    let ports = ports.or_else(|| edge.ports.map(|ports| ports.to_string()));
+    match (address, ports) {
+        (Some(address), Some(ports)) => format!("{whose}{address}, {}", port(&ports)),
         (Some(address), None) => format!("{whose}{address}"),
-        (None, Some(ports)) => format!("{whose}{} of any address", port(&ports.to_string())),
+        (None, Some(ports)) => format!("{whose}{} of any address", port(&ports)),
         (None, None) => format!("{whose}any address"),
     }
 }
 
 fn port(ports: &str) -> String {
-    format!("{} {ports}", if ports.contains('-') { "ports" } else { "port" })
+    format!("{} {ports}", if ports.contains(['-', ',']) { "ports" } else { "port" })
 }

@@ -68,6 +68,11 @@ impl<'n> Fields<'n> {
         self.entries.iter().find(|entry| entry.key.text == key)
     }
 
+    /// The entry of a key, if the mapping may have that key at all.
+    pub(super) fn get_if_known(&self, key: &str) -> Option<&'n Entry> {
+        if self.keys.known.contains(&key) { self.get(key) } else { None }
+    }
+
     /// Whether every key is one of this version.
     pub(super) fn all_known(&self) -> bool {
         self.entries.iter().all(|entry| self.keys.known.contains(&entry.key.text.as_str()))

@@ -7,8 +7,9 @@ use proptest::prelude::*;
 
 use super::problem::{Code, Problem, Source};
 use super::{Load, Phases, Playbook, Scope, parse, parse_with};
-use crate::edge::{EdgeSpec, Protocol};
-use crate::fault::{Direction, Distribution, FaultKind};
+use crate::edge::{EdgeSpec, PortRange, Protocol};
+use crate::fault::model::{FourState, Gemodel, LossModel};
+use crate::fault::{Direction, Distribution, FaultKind, FaultSpec, RateLimit, Slot, Transport, Tuning};
 
 /// A good playbook; tests replace parts of it.
 const GOOD: &str = r#"version: 1
@@ -225,8 +226,7 @@ fn what_contradicts_itself_is_refused() {
 fn what_a_later_version_knows_is_said_to_be_that() {
     use Code::NotInThisVersion as Later;
     refused("8080, protocol: http", "8080, protocol: redis", Later, "redis", "protocol `redis` is not in this version of stormdrill");
-    refused("loss: 30%", "duplicate: 30%", Later, "duplicate", "`duplicate` is not in this version of stormdrill");
-    refused("loss: 30%", "partition: true", Later, "partition", "`partition` is not in this version of stormdrill");
+    refused("to: order-db}", "to: order-db, select: {pid: 1}}", Later, "pid", "`pid` is not in this version of stormdrill");
     refused(
         "{cgroup: /system.slice/order.service}",
         "{container: a}",
@@ -383,4 +383,123 @@ proptest! {
     fn no_override_makes_it_panic(path in "([a-z.0-9]|\\PC){0,20}", value in "(\\PC|[a-z:{}\\[\\], 0-9%]){0,20}") {
         sound(GOOD, parse_with(GOOD, &[(&path, &value)]));
     }
+}
+
+/// The first fault of the good playbook, with another kind.
+fn fault(kind: &str) -> FaultSpec {
+    good("loss: 30%", kind).faults.remove(0)
+}
+
+#[test]
+fn every_parameter_of_netem_can_be_said() {
+    let loss = fault("loss: {share: 10%, ecn: true, limit: 5000, seed: 42}");
+    assert_eq!(loss.kind, FaultKind::Loss { share: 0.1 });
+    assert_eq!((loss.tuning.ecn, loss.tuning.limit, loss.tuning.seed), (true, Some(5000), Some(42)));
+    let gemodel = Gemodel { p: 0.02, r: 0.2, h: 0.1, k: 0.999 };
+    assert_eq!(fault("loss: {gemodel: {p: 2%, r: 20%, h: 10%, k: 99.9%}}").kind, FaultKind::LossModel(LossModel::Gemodel(gemodel)));
+    let gemodel = Gemodel { p: 0.02, r: 1.0, h: 0.0, k: 1.0 };
+    assert_eq!(fault("loss: {gemodel: {p: 2%}}").kind, FaultKind::LossModel(LossModel::Gemodel(gemodel)));
+    let state = FourState { p13: 0.01, p31: 0.3, p32: 0.2, p23: 0.4, p14: 0.005 };
+    assert_eq!(
+        fault("loss: {state: {p13: 1%, p31: 30%, p32: 20%, p23: 40%, p14: 0.5%}}").kind,
+        FaultKind::LossModel(LossModel::State(state))
+    );
+    assert_eq!(fault("duplicate: 5%").kind, FaultKind::Duplicate { share: 0.05, correlation: 0.0 });
+    assert_eq!(fault("corrupt: {share: 2%, correlation: 25%}").kind, FaultKind::Corrupt { share: 0.02, correlation: 0.25 });
+    let plain = RateLimit { bytes_per_second: 1_250_000, overhead: 0, cell_size: 0, cell_overhead: 0 };
+    assert_eq!(fault("rate: 10mbit").kind, FaultKind::Rate(plain));
+    assert_eq!(
+        fault("rate: {bandwidth: 10mbit, overhead: -20, cell_size: 48, cell_overhead: 5}").kind,
+        FaultKind::Rate(RateLimit { overhead: -20, cell_size: 48, cell_overhead: 5, ..plain })
+    );
+    let partition = fault("partition: true");
+    assert_eq!((partition.kind, partition.direction), (FaultKind::Partition, Direction::Both));
+    assert_eq!(fault("refuse: 30%").kind, FaultKind::Refuse { share: 0.3 });
+    let delay = fault("delay: {time: 10ms, jitter: 2ms, correlation: 25%, table: /t.dist, slot: {min: 1ms, packets: 8}, limit: 9}");
+    let slot = Slot { min: Duration::from_millis(1), max: Duration::from_millis(1), packets: 8, bytes: 0 };
+    let tuning =
+        Tuning { limit: Some(9), jitter_correlation: 0.25, table: Some("/t.dist".to_owned()), slot: Some(slot), ..Tuning::default() };
+    assert_eq!(delay.tuning, tuning);
+    // Packets overtake those that a delay holds back.
+    let both = good(
+        "  - {delay",
+        "  - {reorder: {share: 25%, correlation: 50%, gap: 5}, to: order-db}\n  - {delay: 10ms, to: order-db}\n  - {delay",
+    );
+    assert_eq!(both.faults[1].kind, FaultKind::Reorder { share: 0.25, correlation: 0.5, gap: 5 });
+}
+
+#[test]
+fn a_loss_with_correlation_is_refused_with_its_effective_rate_and_a_gemodel() {
+    let kind = "loss: {share: 30%, correlation: 25%}";
+    let message = "with a `correlation` of 25% the kernel loses 23.4% of the packets, not 30%";
+    let problems = parse(&GOOD.replacen("loss: 30%", kind, 1)).unwrap_err();
+    assert_eq!(problems[0].code, Code::Conflict);
+    let close = |share: &str| message.replace("23.4", share);
+    assert!([close("23.2"), close("23.3"), close("23.4")].contains(&problems[0].message), "{}", problems[0].message);
+    assert!(problems[0].help.as_deref().is_some_and(|help| help.contains("gemodel: {p: 10.71%, r: 25%}")), "{problems:?}");
+    // A correlation of nothing is none.
+    assert_eq!(fault("loss: {share: 30%, correlation: 0%}").kind, FaultKind::Loss { share: 0.3 });
+}
+
+#[test]
+fn packet_faults_that_make_no_sense_are_refused_with_their_place() {
+    use Code::*;
+    let one = |kind: &str, code, place: &str, message: &str| refused("loss: 30%", kind, code, place, message);
+    one("reorder: 5%", Conflict, "reorder", "`reorder` without a delay on the same packets changes nothing");
+    one("duplicate: 101%", OutOfRange, "101%", "`duplicate`: `101%` is too large");
+    one("corrupt: NaN%", BadValue, "NaN%", "`corrupt`: `NaN%` is not a finite number");
+    one("rate: 10", BadValue, "10", "`rate`: `10` has no unit");
+    one("rate: 0mbit", OutOfRange, "0mbit", "`rate`: `0mbit` is zero");
+    one("loss: {share: 1%, limit: 0}", OutOfRange, "0", "`limit`: `0` is no whole number from 1 to 4294967295");
+    one("loss: {share: 1%, seed: -1}", OutOfRange, "-1", "`seed`: `-1` is no whole number from 0 to 18446744073709551615");
+    one("loss: {share: 1%, gemodel: {p: 1%}}", Conflict, "gemodel", "`share` and `gemodel` are two ways to lose");
+    one("loss: {state: {p13: 1%, p31: 60%, p32: 60%}}", OutOfRange, "60%", "`p31` and `p32` are more than 100% together");
+    one("delay: {time: 1ms, correlation: 5%}", Conflict, "correlation", "`correlation` without `jitter` means nothing");
+    one("delay: {time: 1ms, slot: {min: 2ms, max: 1ms}}", OutOfRange, "1ms", "`max` of 1ms is less than `min`");
+    one("partition: maybe", BadValue, "maybe", "`maybe` is neither `true` nor `false`");
+    one("partition: false", BadValue, "false", "`partition: false` injects nothing");
+    one("refuse: 30%, direction: both", Conflict, "direction", "`direction` beside `refuse` means nothing");
+}
+
+#[test]
+fn a_selection_narrows_its_edge_and_spares_what_it_excludes() {
+    let playbook = good(
+        "loss: 30%, to: order-db",
+        "http_status: {status: 500, share: 1%}, to: web, select: {addresses: [10.0.0.0/8, \"fd00::/8\"], ports: 8080, exclude: {addresses: 10.1.0.0/16, ports: [9, 65535]}}",
+    );
+    let select = &playbook.faults[0].select;
+    assert_eq!((select.addresses.len(), select.ports.len()), (2, 1));
+    assert_eq!((select.exclude_addresses.len(), select.exclude_ports.len()), (1, 2));
+    assert_eq!(select.exclude_ports[1], PortRange { first: 65_535, last: 65_535 });
+    let udp = good("loss: 30%", "loss: 30%, select: {protocol: udp, include_management: true}");
+    assert_eq!(udp.faults[0].select.protocol, Some(Transport::Udp));
+    assert!(udp.faults[0].select.include_management);
+}
+
+#[test]
+fn a_selection_that_selects_nothing_is_refused_with_its_place() {
+    use Code::*;
+    let one = |select: &str, code, place: &str, message: &str| {
+        refused("to: order-db}", &format!("to: order-db, select: {select}}}"), code, place, message);
+    };
+    one("{ports: 80}", Conflict, "80", "port 80 lies outside of the edge `order-db`, which has 3306");
+    one("{protocol: icmp}", Conflict, "icmp", "icmp has no ports, so that nothing would be selected");
+    one("{addresses: []}", OutOfRange, "[", "`addresses` is empty, which would select nothing");
+    one("{addresses: [8080]}", BadValue, "8080", "`addresses`: `8080` is a port, where an address belongs");
+    one("{protocol: tpc}", UnknownName, "tpc", "there is no protocol `tpc` to select by");
+}
+
+#[test]
+fn netem_faults_that_may_meet_the_same_packet_are_refused_unless_they_share_it() {
+    let text = |more: &str| {
+        GOOD.replacen("  - {loss: 30%, to: order-db}", &format!("  - {{loss: 30%, to: stock, interface: eth0, direction: both{more}}}"), 1)
+    };
+    // Loss and delay on the same packets share one netem.
+    assert!(parse(&text("")).is_ok());
+    let problems = parse(&text(", select: {ports: 6379}")).unwrap_err();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert_eq!(problems[0].message, "`loss` towards `stock` and `delay` towards `stock` may select the same packets");
+    assert!(parse(&text(", select: {protocol: icmp}")).is_err());
+    // Another's statuses are no netem's.
+    assert!(parse(GOOD).is_ok());
 }

@@ -165,9 +165,12 @@ pub struct FaultView {
     pub backend: String,
     pub applied_ns: u64,
     pub removed_ns: Option<u64>,
-    /// For `http_status` these two count answers.
+    /// For `http_status` these two count answers, for `refuse` calls of `connect()`.
     pub packets_selected: u64,
     pub packets_hit: u64,
+    /// Packets that found no room in netem's queue, which is no part of the fault; left out if there were none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub packets_overflowed: u64,
     /// Whether requests felt it.
     pub effective: bool,
 }
@@ -273,9 +276,15 @@ fn faults(result: &DrillResult) -> Vec<FaultView> {
             removed_ns: fault.removed_ns,
             packets_selected: fault.counts.selected,
             packets_hit: fault.counts.hit,
+            packets_overflowed: fault.counts.overflowed,
             effective: judge::is_effective(fault, &evidence),
         })
         .collect()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Neither infinity nor NaN is JSON.

@@ -4,7 +4,11 @@
 //! whose lease has run out, is left alone.
 #![no_std]
 #![no_main]
+// Atomic addition, see `connect::add`.
+#![feature(asm_experimental_arch)]
 
+#[path = "../fault/connect.rs"]
+mod connect;
 #[path = "../fault/maps.rs"]
 mod maps;
 #[path = "../fault/packet.rs"]
@@ -16,8 +20,8 @@ mod select;
 
 use aya_ebpf::bindings::{TC_ACT_STOLEN, TC_ACT_UNSPEC};
 use aya_ebpf::helpers::bpf_get_prandom_u32;
-use aya_ebpf::macros::classifier;
-use aya_ebpf::programs::TcContext;
+use aya_ebpf::macros::{cgroup_sock_addr, classifier};
+use aya_ebpf::programs::{SockAddrContext, TcContext};
 
 /// What a cls_bpf filter that is not direct-action returns for "mine": its action runs.
 const MATCH: i32 = -1;
@@ -70,6 +74,30 @@ pub fn sd_http_status(ctx: TcContext) -> i32 {
         rewrite::status(&ctx, &selected);
     }
     TC_ACT_UNSPEC
+}
+
+/// Refuses IPv4 connections.
+#[cgroup_sock_addr(connect4)]
+pub fn sd_refuse4(ctx: SockAddrContext) -> i32 {
+    connect::judge(ctx.sock_addr, &connect::v4(ctx.sock_addr), true)
+}
+
+/// Refuses IPv6 connections.
+#[cgroup_sock_addr(connect6)]
+pub fn sd_refuse6(ctx: SockAddrContext) -> i32 {
+    connect::judge(ctx.sock_addr, &connect::v6(ctx.sock_addr), true)
+}
+
+/// Refuses IPv4 connections on kernels before 5.18.
+#[cgroup_sock_addr(connect4)]
+pub fn sd_forbid4(ctx: SockAddrContext) -> i32 {
+    connect::judge(ctx.sock_addr, &connect::v4(ctx.sock_addr), false)
+}
+
+/// Refuses IPv6 connections on kernels before 5.18.
+#[cgroup_sock_addr(connect6)]
+pub fn sd_forbid6(ctx: SockAddrContext) -> i32 {
+    connect::judge(ctx.sock_addr, &connect::v6(ctx.sock_addr), false)
 }
 
 #[cfg(not(test))]

@@ -4,7 +4,7 @@ use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::programs::TcContext;
 use stormdrill_wire::fault::{
     ADDRESS_INCLUDED, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, BY_SOURCE_ADDRESS, BY_SOURCE_PORT, FaultRule, FaultStats,
-    MANAGEMENT_SELECTED, PORT_WORDS, UNLISTED_ADDRESS_SELECTED,
+    MANAGEMENT_SELECTED, PORT_WORDS, PORTLESS_SELECTED, UNLISTED_ADDRESS_SELECTED,
 };
 
 use crate::maps;
@@ -77,14 +77,16 @@ fn matches(packet: &Packet, rule: &FaultRule) -> bool {
     if rule.protocol != 0 && rule.protocol != u32::from(packet.protocol) {
         return false;
     }
-    if flags & (BY_SOURCE_PORT | BY_DESTINATION_PORT) != 0 && !packet.has_ports {
-        return false;
-    }
-    if flags & BY_SOURCE_PORT != 0 && !maps::port_listed(packet.source_port, 0) {
-        return false;
-    }
-    if flags & BY_DESTINATION_PORT != 0 && !maps::port_listed(packet.destination_port, PORT_WORDS) {
-        return false;
+    if flags & (BY_SOURCE_PORT | BY_DESTINATION_PORT) != 0 {
+        if !packet.has_ports {
+            if flags & PORTLESS_SELECTED == 0 {
+                return false;
+            }
+        } else if flags & BY_SOURCE_PORT != 0 && !maps::port_listed(packet.source_port, 0) {
+            return false;
+        } else if flags & BY_DESTINATION_PORT != 0 && !maps::port_listed(packet.destination_port, PORT_WORDS) {
+            return false;
+        }
     }
     if flags & MANAGEMENT_SELECTED == 0 && is_management(packet) {
         return false;

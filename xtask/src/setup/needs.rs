@@ -31,7 +31,7 @@ const fn need(part: Part, thing: &'static str, package: &'static str) -> Need {
 }
 
 /// What is looked for at every setup. The compiler and the linker for BPF are not here: they have more than one way to be had.
-pub(super) const NEEDS: [Need; 14] = [
+pub(super) const NEEDS: [Need; 15] = [
     need(Part::Build, "cc", "gcc"),
     need(Part::Build, "/usr/include/stdio.h", "libc6-dev"),
     need(Part::Build, "git", "git"),
@@ -46,6 +46,8 @@ pub(super) const NEEDS: [Need; 14] = [
     need(Part::Vm, "dpkg-deb", "dpkg"),
     need(Part::Test, "nginx", "nginx"),
     need(Part::Test, "wrk", "wrk"),
+    // And promtool, which checks metrics and rules.
+    need(Part::Test, "prometheus", "prometheus"),
 ];
 
 /// Debian's second route to a BPF core.

@@ -5,21 +5,42 @@ use super::super::fields::{self, Fields, Keys};
 use super::super::node::{Entry, Node};
 use super::super::problem::{Code, Draft, Place, Problems};
 use crate::edge::{EdgeSpec, Protocol, Role};
-use crate::fault::{Direction, FaultKind, FaultSpec};
+use crate::fault::{Direction, FaultKind, FaultSpec, Select, Transport, Tuning};
 use crate::wording::nearest;
 
 mod kinds;
 
+mod packets;
+
+mod select;
+
+mod together;
+
 /// `share` and `status` are here only so that the short form of `http_status` may have `share` beside it.
 const FAULT: Keys = Keys {
     of: "a fault",
-    known: &["loss", "delay", "http_status", "to", "direction", "interface", "share"],
-    later: &["duplicate", "corrupt", "reorder", "rate", "refuse", "partition"],
+    known: &[
+        "loss",
+        "delay",
+        "duplicate",
+        "corrupt",
+        "reorder",
+        "rate",
+        "partition",
+        "refuse",
+        "http_status",
+        "to",
+        "direction",
+        "interface",
+        "select",
+        "share",
+    ],
+    later: &[],
     offer: &KINDS,
 };
 
 /// The keys that say what is injected.
-const KINDS: [&str; 3] = ["loss", "delay", "http_status"];
+const KINDS: [&str; 9] = ["loss", "delay", "duplicate", "corrupt", "reorder", "rate", "partition", "refuse", "http_status"];
 
 pub(super) fn check(entry: &Entry, edges: Option<&[EdgeSpec]>, phases: Option<Phases>, problems: &mut Problems<'_>) -> Vec<FaultSpec> {
     let mut faults: Vec<FaultSpec> = Vec::new();
@@ -27,25 +48,16 @@ pub(super) fn check(entry: &Entry, edges: Option<&[EdgeSpec]>, phases: Option<Ph
         let Some(spec) = fault(item, edges, phases, problems) else {
             continue;
         };
-        if faults.iter().any(|other| overlaps(other, &spec)) {
-            let message = format!("`{}` towards `{}` is injected twice", spec.kind.as_str(), spec.to);
-            let draft = Draft::new(Code::Conflict, &item.place, message).label("the second one");
-            problems.report(draft.advice("say once how much of it there is to be"));
-        }
+        together::check(&item.place, &spec, &faults, edges, problems);
         faults.push(spec);
     }
+    together::needs_delay(entry, &faults, problems);
     faults
-}
-
-fn overlaps(a: &FaultSpec, b: &FaultSpec) -> bool {
-    let kind = std::mem::discriminant(&a.kind) == std::mem::discriminant(&b.kind);
-    let direction = a.direction == b.direction || [a.direction, b.direction].contains(&Direction::Both);
-    let interface = a.interface == b.interface || a.interface.is_none() || b.interface.is_none();
-    kind && direction && interface && a.to == b.to
 }
 
 fn fault(item: &Node, edges: Option<&[EdgeSpec]>, phases: Option<Phases>, problems: &mut Problems<'_>) -> Option<FaultSpec> {
     let fields = Fields::open(item, &item.place, FAULT, problems)?;
+    let mut tuning = Tuning::default();
     let kinds: Vec<&Entry> = KINDS.into_iter().filter_map(|kind| fields.get(kind)).collect();
     let kind = match kinds.as_slice() {
         [] => {
@@ -57,7 +69,7 @@ fn fault(item: &Node, edges: Option<&[EdgeSpec]>, phases: Option<Phases>, proble
             }
             None
         }
-        [entry] => kinds::kind(entry, fields.get("share"), phases, problems),
+        [entry] => kinds::kind(entry, fields.get("share"), phases, &mut tuning, problems),
         [first, second, ..] => {
             let message = format!("`{}` and `{}` are one fault", first.key.text, second.key.text);
             let draft = Draft::new(Code::Conflict, &second.key.place, message).label("the second kind");
@@ -69,12 +81,38 @@ fn fault(item: &Node, edges: Option<&[EdgeSpec]>, phases: Option<Phases>, proble
     let edge = to.and_then(|entry| target(entry, edges, problems));
     let direction = direction(&fields, kind.as_ref(), edge, problems);
     let interface = fields.get("interface").map(|entry| interface(entry, problems));
+    let select = fields.get("select").map(|entry| (entry, select::select(entry, edge, problems)));
     let (kind, edge) = (kind?, edge?);
+    if matches!(kind, FaultKind::HttpStatus { .. } | FaultKind::Refuse { .. })
+        && let Some((entry, Some(select))) = &select
+        && select.protocol.is_some_and(|protocol| protocol != Transport::Tcp)
+    {
+        let message = format!("`{}` acts on TCP only", kind.as_str());
+        problems.report(Draft::new(Code::Conflict, &entry.key.place, message).advice("leave `protocol` out"));
+    }
+    if matches!(kind, FaultKind::Refuse { .. }) {
+        refuse(item, &fields, edge, problems);
+    }
     if matches!(kind, FaultKind::HttpStatus { .. }) && !matches!(edge.protocol, None | Some(Protocol::Http)) {
         let message = format!("`http_status` needs HTTP, which `{}` does not speak", edge.name);
         problems.report(Draft::new(Code::Conflict, to.map_or(&item.place, |to| &to.value.place), message));
     }
-    Some(FaultSpec { kind, to: edge.name.clone(), direction: direction?, interface: interface.flatten() })
+    let select = select.map_or_else(|| Some(Select::default()), |(_, select)| select);
+    Some(FaultSpec { kind, to: edge.name.clone(), direction: direction?, interface: interface.flatten(), select: select?, tuning })
+}
+
+/// `refuse` is about connections that this host makes, on no interface in particular.
+fn refuse(item: &Node, fields: &Fields<'_>, edge: &EdgeSpec, problems: &mut Problems<'_>) {
+    if edge.role == Role::Ingress {
+        let message = format!("`refuse` fails connections that this host makes, and `{}` is an ingress edge", edge.name);
+        problems.report(Draft::new(Code::Conflict, &item.place, message).advice("aim it at a downstream edge"));
+    }
+    for key in ["direction", "interface"] {
+        if let Some(entry) = fields.get(key) {
+            let message = format!("`{key}` beside `refuse` means nothing");
+            problems.report(Draft::new(Code::Conflict, &entry.key.place, message).advice("leave it out"));
+        }
+    }
 }
 
 /// The edge that `to` names.
@@ -106,7 +144,8 @@ fn direction(fields: &Fields<'_>, kind: Option<&FaultKind>, edge: Option<&EdgeSp
         Role::Ingress => Direction::Egress,
     });
     let Some(entry) = fields.get("direction") else {
-        return Some(answers.unwrap_or(Direction::Egress));
+        let silence = if matches!(kind, Some(FaultKind::Partition)) { Direction::Both } else { Direction::Egress };
+        return Some(answers.unwrap_or(silence));
     };
     let text = fields::text(entry, problems)?;
     let place = &entry.value.place;

@@ -6,16 +6,22 @@ use super::super::super::Phases;
 use super::super::super::fields::{self, Fields, Keys};
 use super::super::super::node::{Entry, Value};
 use super::super::super::problem::{Code, Draft, Problems};
-use crate::fault::{Distribution, FaultKind};
+use super::packets;
+use crate::fault::{Distribution, FaultKind, Tuning};
 use crate::units::{duration, share};
 use crate::wording::nearest;
 
-const DELAY: Keys =
-    Keys { of: "`delay`", known: &["time", "jitter", "distribution"], later: &["correlation"], offer: &["time", "jitter", "distribution"] };
+const DELAY: Keys = Keys::new("`delay`", &["time", "jitter", "correlation", "distribution", "table", "slot", "limit", "seed"]);
 const HTTP_STATUS: Keys = Keys::new("`http_status`", &["status", "share"]);
 
 /// Reads the one kind of a fault. `beside` is a `share` that stands next to it.
-pub(super) fn kind(entry: &Entry, beside: Option<&Entry>, phases: Option<Phases>, problems: &mut Problems<'_>) -> Option<FaultKind> {
+pub(super) fn kind(
+    entry: &Entry,
+    beside: Option<&Entry>,
+    phases: Option<Phases>,
+    tuning: &mut Tuning,
+    problems: &mut Problems<'_>,
+) -> Option<FaultKind> {
     let short_status = entry.key.text == "http_status" && !matches!(entry.value.value, Value::Map(_));
     if let Some(stray) = beside.filter(|_| !short_status) {
         let message = format!("`share` beside `{}` means nothing", entry.key.text);
@@ -27,11 +33,21 @@ pub(super) fn kind(entry: &Entry, beside: Option<&Entry>, phases: Option<Phases>
         });
     }
     match entry.key.text.as_str() {
-        "loss" => {
-            let share = fields::quantity(entry, share::parse, problems)?;
-            Some(FaultKind::Loss { share })
+        "loss" => packets::loss(entry, tuning, problems),
+        "delay" => delay(entry, phases, tuning, problems),
+        "duplicate" => packets::duplicate(entry, tuning, problems),
+        "corrupt" => packets::corrupt(entry, tuning, problems),
+        "reorder" => packets::reorder(entry, tuning, problems),
+        "rate" => packets::rate(entry, tuning, problems),
+        "partition" => {
+            if packets::flag(entry, problems)? {
+                return Some(FaultKind::Partition);
+            }
+            let draft = Draft::new(Code::BadValue, &entry.value.place, "`partition: false` injects nothing");
+            problems.report(draft.advice("leave the fault out").replace("true"));
+            None
         }
-        "delay" => delay(entry, phases, problems),
+        "refuse" => Some(FaultKind::Refuse { share: fields::quantity(entry, share::parse, problems)? }),
         _ if short_status => {
             let status = status(entry, problems);
             let share = match beside {
@@ -74,7 +90,7 @@ fn status(entry: &Entry, problems: &mut Problems<'_>) -> Option<u16> {
     }
 }
 
-fn delay(entry: &Entry, phases: Option<Phases>, problems: &mut Problems<'_>) -> Option<FaultKind> {
+fn delay(entry: &Entry, phases: Option<Phases>, tuning: &mut Tuning, problems: &mut Problems<'_>) -> Option<FaultKind> {
     if matches!(entry.value.value, Value::Scalar(_)) {
         let time = fields::quantity(entry, duration::parse, problems)?;
         let time = sensible(entry, time, phases, problems)?;
@@ -97,6 +113,23 @@ fn delay(entry: &Entry, phases: Option<Phases>, problems: &mut Problems<'_>) -> 
             None
         }),
     };
+    packets::queue(&fields, tuning, problems);
+    tuning.slot = fields.get("slot").and_then(|entry| packets::slot(entry, problems));
+    tuning.jitter_correlation = packets::optional(&fields, "correlation", 0.0, problems).unwrap_or(0.0);
+    if let Some(entry) = fields.get("table") {
+        tuning.table = fields::text(entry, problems).map(str::to_owned);
+        if fields.get("distribution").is_some() {
+            let draft = Draft::new(Code::Conflict, &entry.key.place, "`table` and `distribution` are both the jitter's shape");
+            problems.report(draft.advice("keep one of them"));
+        }
+    }
+    for key in ["correlation", "table"] {
+        if let Some(entry) = fields.get(key).filter(|_| fields.get("jitter").is_none()) {
+            let message = format!("`{key}` without `jitter` means nothing");
+            problems
+                .report(Draft::new(Code::Conflict, &entry.key.place, message).advice(format!("add `jitter: 20ms`, or leave `{key}` out")));
+        }
+    }
     let shape = fields.get("distribution").map(|entry| distribution(entry, problems));
     if let Some(entry) = fields.get("distribution").filter(|_| fields.get("jitter").is_none()) {
         let draft = Draft::new(Code::Conflict, &entry.key.place, "`distribution` without `jitter` means nothing");

@@ -1,0 +1,86 @@
+//! Connections that are refused by a program on the cgroup's `connect()`, for as long as its lease is renewed.
+//!
+//! Its links live with their descriptors: whatever ends the agent takes them out, so that there is nothing to write down or to clean up.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use stormdrill_core::edge::EdgeSpec;
+use stormdrill_core::fault::Select;
+use stormdrill_wire::fault::{FaultRule, FaultStats};
+use thiserror::Error;
+
+use super::filter::Hook;
+use super::object::{Object, ObjectError};
+use super::selection::Selection;
+use crate::cgroup::{self, CgroupError};
+
+/// What can go wrong with refusing connections.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// There is no cgroup to attach to.
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    /// It cannot be opened.
+    #[error("open the cgroup {}", path.display())]
+    Open {
+        /// The cgroup.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Which connections are refused, and how many of them. Nothing is changed yet.
+#[derive(Debug, Clone)]
+pub(crate) struct ConnectPlan {
+    selection: Selection,
+    threshold: u64,
+}
+
+/// Programs that are attached. Dropping it detaches them.
+#[derive(Debug)]
+pub(crate) struct Connect {
+    object: Option<Object>,
+    last: FaultStats,
+}
+
+impl ConnectPlan {
+    pub(crate) fn new(edge: &EdgeSpec, select: &Select, threshold: u64) -> Self {
+        // A connection is to an edge as a packet that leaves for it.
+        Self { selection: Selection::of_edge(edge, Hook::Egress).narrowed(select), threshold }
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        format!("connections {}, refused by an eBPF program on the root cgroup", self.selection.describe())
+    }
+}
+
+impl Connect {
+    /// Attaches to the root of the cgroup hierarchy. The lease is not granted.
+    pub(crate) fn attach(plan: &ConnectPlan, state_dir: &Path) -> Result<Self, super::plane::FaultError> {
+        let path = cgroup::find_or_mount(state_dir).map_err(ConnectError::from)?;
+        let cgroup = File::open(&path).map_err(|source| ConnectError::Open { path, source })?;
+        let mut object = Object::attach_to_connect(&plan.selection, &cgroup)?;
+        object.set_rule(&FaultRule { threshold: plan.threshold, flags: plan.selection.flags(), ..FaultRule::default() })?;
+        Ok(Self { object: Some(object), last: FaultStats::default() })
+    }
+
+    pub(crate) fn lease_until(&mut self, expiry_ns: u64) -> Result<(), ObjectError> {
+        self.object.as_mut().map_or(Ok(()), |object| object.lease_until(expiry_ns))
+    }
+
+    /// What was counted, also after the removal.
+    pub(crate) fn stats(&mut self) -> Result<FaultStats, ObjectError> {
+        if let Some(object) = &self.object {
+            self.last = object.stats()?;
+        }
+        Ok(self.last)
+    }
+
+    /// Detaches the programs. Doing it twice is success.
+    pub(crate) fn remove(&mut self) {
+        self.object = None;
+    }
+}

@@ -1,0 +1,112 @@
+//! `select`: which of the edge's packets, and which are spared.
+
+use super::super::super::fields::{self, Fields, Keys};
+use super::super::super::node::{Entry, Node, Value};
+use super::super::super::problem::{Code, Draft, Problems};
+use super::packets;
+use crate::edge::{Cidr, EdgeSpec, PortRange};
+use crate::fault::{Select, Transport};
+use crate::units::{UnitError, net};
+use crate::wording::{excerpt, listed, nearest};
+
+const SELECT: Keys = Keys {
+    of: "`select`",
+    known: &["addresses", "ports", "protocol", "exclude", "include_management"],
+    later: &["cgroup", "container", "pid", "flows"],
+    offer: &["addresses", "ports", "protocol", "exclude", "include_management"],
+};
+const EXCLUDE: Keys = Keys::new("`exclude`", &["addresses", "ports"]);
+
+pub(super) fn select(entry: &Entry, edge: Option<&EdgeSpec>, problems: &mut Problems<'_>) -> Option<Select> {
+    let fields = Fields::open(&entry.value, &entry.key.place, SELECT, problems)?;
+    let mut select = Select {
+        addresses: networks(&fields, problems),
+        ports: ports(&fields, problems),
+        protocol: fields.get("protocol").and_then(|entry| protocol(entry, problems)),
+        ..Select::default()
+    };
+    if let Some(entry) = fields.get("exclude")
+        && let Some(fields) = Fields::open(&entry.value, &entry.key.place, EXCLUDE, problems)
+    {
+        select.exclude_addresses = networks(&fields, problems);
+        select.exclude_ports = ports(&fields, problems);
+    }
+    if let Some(entry) = fields.get("include_management") {
+        select.include_management = packets::flag(entry, problems)?;
+    }
+    if let Some(edge) = edge {
+        within(&fields, &select, edge, problems);
+    }
+    let portless = select.protocol.filter(|protocol| !protocol.has_ports());
+    let has_ports = !select.ports.is_empty() || !select.exclude_ports.is_empty() || edge.is_some_and(|edge| edge.ports.is_some());
+    if let (Some(protocol), true, Some(entry)) = (portless, has_ports, fields.get("protocol")) {
+        let message = format!("{} has no ports, so that nothing would be selected", protocol.as_str());
+        problems.report(Draft::new(Code::Conflict, &entry.value.place, message).advice("aim at an edge that has only an address"));
+    }
+    Some(select)
+}
+
+/// What is selected must lie within the edge: its traffic is what the drill observes.
+fn within(fields: &Fields<'_>, select: &Select, edge: &EdgeSpec, problems: &mut Problems<'_>) {
+    if let (Some(outer), Some(entry)) = (edge.address, fields.get("addresses"))
+        && let Some(stray) = select.addresses.iter().find(|inner| !outer.covers(inner))
+    {
+        let message = format!("{stray} lies outside of the edge `{}`, which is {outer}", edge.name);
+        problems.report(Draft::new(Code::Conflict, &entry.value.place, message).advice("a selection narrows its edge"));
+    }
+    if let (Some(outer), Some(entry)) = (edge.ports, fields.get("ports"))
+        && let Some(stray) = select.ports.iter().find(|inner| inner.first < outer.first || inner.last > outer.last)
+    {
+        let message = format!("port {stray} lies outside of the edge `{}`, which has {outer}", edge.name);
+        problems.report(Draft::new(Code::Conflict, &entry.value.place, message).advice("a selection narrows its edge"));
+    }
+}
+
+fn networks(fields: &Fields<'_>, problems: &mut Problems<'_>) -> Vec<Cidr> {
+    each(fields, "addresses", net::parse_cidr, problems)
+}
+
+fn ports(fields: &Fields<'_>, problems: &mut Problems<'_>) -> Vec<PortRange> {
+    each(fields, "ports", net::parse_ports, problems)
+}
+
+/// A list of quantities, or one alone; every bad one is reported at its place.
+fn each<T>(fields: &Fields<'_>, key: &str, parse: impl Fn(&str) -> Result<T, UnitError>, problems: &mut Problems<'_>) -> Vec<T> {
+    let Some(entry) = fields.get(key) else {
+        return Vec::new();
+    };
+    let nodes: &[Node] = match &entry.value.value {
+        Value::List(items) => items,
+        _ => std::slice::from_ref(&entry.value),
+    };
+    if nodes.is_empty() {
+        let message = format!("`{key}` is empty, which would select nothing");
+        problems.report(Draft::new(Code::OutOfRange, &entry.value.place, message).advice("leave it out for all"));
+    }
+    let mut found = Vec::new();
+    for node in nodes {
+        let Some(text) = fields::scalar(node, &entry.key.place, &format!("`{key}`"), problems) else {
+            continue;
+        };
+        match parse(text) {
+            Ok(value) => found.push(value),
+            Err(error) => problems.report(fields::refusal(&node.place, key, &error)),
+        }
+    }
+    found
+}
+
+fn protocol(entry: &Entry, problems: &mut Problems<'_>) -> Option<Transport> {
+    let text = fields::text(entry, problems)?;
+    let found = Transport::ALL.into_iter().find(|protocol| protocol.as_str() == text);
+    if found.is_none() {
+        let words = Transport::ALL.map(Transport::as_str);
+        let draft = Draft::new(Code::UnknownName, &entry.value.place, format!("there is no protocol `{}` to select by", excerpt(text)));
+        let draft = draft.advice(format!("the protocols are {}", listed(&words)));
+        problems.report(match nearest(text, words) {
+            Some(near) => draft.replace(near),
+            None => draft,
+        });
+    }
+    found
+}

@@ -1,0 +1,106 @@
+//! Faults beside each other: which of them exclude each other, and which need another.
+
+use super::super::super::node::{Entry, Value};
+use super::super::super::problem::{Code, Draft, Place, Problems};
+use crate::edge::{Cidr, EdgeSpec, PortRange};
+use crate::fault::{Direction, FaultKind, FaultSpec};
+
+/// Reports what of the faults before it excludes a fault.
+pub(super) fn check(place: &Place, spec: &FaultSpec, before: &[FaultSpec], edges: Option<&[EdgeSpec]>, problems: &mut Problems<'_>) {
+    if before.iter().any(|other| is_twice(other, spec)) {
+        let message = format!("`{}` towards `{}` is injected twice", spec.kind.as_str(), spec.to);
+        let draft = Draft::new(Code::Conflict, place, message).label("the second one");
+        problems.report(draft.advice("say once how much of it there is to be"));
+        return;
+    }
+    // An edge that could not be read whole seems to select more than it does.
+    if !problems.is_empty() {
+        return;
+    }
+    let of_packets = before.iter().filter(|other| other.kind.is_of_packets() && spec.kind.is_of_packets());
+    for other in of_packets.filter(|other| shares_a_hook(other, spec) && !other.selects_as(spec)) {
+        if may_overlap(other, spec, edges) {
+            let message = format!(
+                "`{}` towards `{}` and `{}` towards `{}` may select the same packets",
+                other.kind.as_str(),
+                other.to,
+                spec.kind.as_str(),
+                spec.to
+            );
+            let draft = Draft::new(Code::Conflict, place, message).label("a packet can go through one of them only");
+            problems.report(draft.advice("give both the same target and selection, or exclude one's packets from the other"));
+            return;
+        }
+    }
+}
+
+fn is_twice(a: &FaultSpec, b: &FaultSpec) -> bool {
+    a.kind.as_str() == b.kind.as_str() && a.to == b.to && shares_a_hook(a, b) && (a.select == b.select || !a.kind.is_of_packets())
+}
+
+fn shares_a_hook(a: &FaultSpec, b: &FaultSpec) -> bool {
+    let direction = a.direction == b.direction || [a.direction, b.direction].contains(&Direction::Both);
+    let interface = a.interface == b.interface || a.interface.is_none() || b.interface.is_none();
+    direction && interface
+}
+
+/// Whether a packet can be in both selections. An exclusion that covers the other's whole selection parts them.
+fn may_overlap(a: &FaultSpec, b: &FaultSpec, edges: Option<&[EdgeSpec]>) -> bool {
+    let edge = |spec: &FaultSpec| edges.and_then(|edges| edges.iter().find(|edge| edge.name == spec.to));
+    let (Some(edge_a), Some(edge_b)) = (edge(a), edge(b)) else {
+        return false;
+    };
+    if edge_a.role != edge_b.role {
+        // One speaks of this host's end and the other of the peer's: a connection can be both, but no drill means it.
+        return false;
+    }
+    if let (Some(a), Some(b)) = (a.select.protocol, b.select.protocol)
+        && a != b
+    {
+        return false;
+    }
+    let (networks_a, networks_b) = (networks(a, edge_a), networks(b, edge_b));
+    let (ports_a, ports_b) = (ports(a, edge_a), ports(b, edge_b));
+    let addresses = networks_a.is_empty() || networks_b.is_empty() || networks_a.iter().any(|a| networks_b.iter().any(|b| meet(a, b)));
+    let ports =
+        ports_a.is_empty() || ports_b.is_empty() || ports_a.iter().any(|a| ports_b.iter().any(|b| a.first <= b.last && b.first <= a.last));
+    let spares = |spared: &FaultSpec, networks: &[Cidr], ports: &[PortRange]| {
+        let all_networks =
+            !networks.is_empty() && networks.iter().all(|inner| spared.select.exclude_addresses.iter().any(|outer| outer.covers(inner)));
+        let all_ports = !ports.is_empty()
+            && ports.iter().all(|inner| spared.select.exclude_ports.iter().any(|o| o.first <= inner.first && inner.last <= o.last));
+        all_networks || all_ports
+    };
+    addresses && ports && !spares(a, &networks_b, &ports_b) && !spares(b, &networks_a, &ports_a)
+}
+
+fn networks(spec: &FaultSpec, edge: &EdgeSpec) -> Vec<Cidr> {
+    if spec.select.addresses.is_empty() { edge.address.into_iter().collect() } else { spec.select.addresses.clone() }
+}
+
+fn ports(spec: &FaultSpec, edge: &EdgeSpec) -> Vec<PortRange> {
+    if spec.select.ports.is_empty() { edge.ports.into_iter().collect() } else { spec.select.ports.clone() }
+}
+
+fn meet(a: &Cidr, b: &Cidr) -> bool {
+    a.covers(b) || b.covers(a)
+}
+
+/// A packet that skips the delay needs a delay to skip.
+pub(super) fn needs_delay(entry: &Entry, faults: &[FaultSpec], problems: &mut Problems<'_>) {
+    let lonely = faults.iter().filter(|fault| matches!(fault.kind, FaultKind::Reorder { .. })).any(|fault| {
+        !faults.iter().any(|other| matches!(other.kind, FaultKind::Delay { time, .. } if !time.is_zero()) && other.selects_as(fault))
+    });
+    if lonely {
+        let reorder = match &entry.value.value {
+            Value::List(items) => items.iter().find_map(|item| match &item.value {
+                Value::Map(entries) => entries.iter().find(|entry| entry.key.text == "reorder"),
+                _ => None,
+            }),
+            _ => None,
+        };
+        let place = reorder.map_or(&entry.key.place, |entry| &entry.key.place);
+        let draft = Draft::new(Code::Conflict, place, "`reorder` without a delay on the same packets changes nothing");
+        problems.report(draft.label("nothing to overtake").advice("add `{delay: 10ms, …}` with the same target, direction and selection"));
+    }
+}
