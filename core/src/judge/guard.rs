@@ -10,8 +10,8 @@ use crate::expectation::{Metric, Op};
 use crate::judge::ALPHA;
 use crate::judge::limit::compare;
 use crate::judge::measure::{self, Gap, Scene};
-use crate::judge::wording::{self, counted, quantity};
 use crate::judge::sample::Sample;
+use crate::judge::wording::{self, counted, quantity};
 use crate::playbook::Guard;
 use crate::stats::evidence::{Evidence, Side};
 use crate::window::{EdgeWindow, PhaseName, Window};
@@ -41,7 +41,15 @@ impl GuardState {
     /// A guard that has seen nothing yet; `edges` by [`crate::edge::EdgeId`].
     #[must_use]
     pub fn new(guard: &Guard, edges: &[EdgeSpec]) -> Self {
-        Self { guard: guard.clone(), edges: edges.to_vec(), streaks: vec![0; edges.len()], evidence: vec![None; edges.len()], phase: None, baseline: Vec::new(), history: Vec::new() }
+        Self {
+            guard: guard.clone(),
+            edges: edges.to_vec(),
+            streaks: vec![0; edges.len()],
+            evidence: vec![None; edges.len()],
+            phase: None,
+            baseline: Vec::new(),
+            history: Vec::new(),
+        }
     }
 
     /// Takes the next closed window, in order of time. `Some` says why the drill must end.

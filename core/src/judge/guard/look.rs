@@ -20,7 +20,8 @@ pub(super) fn look(sample: &Sample, limit: f64, side: Side) -> Option<(Look, Sid
             Some((Look::Share { hits: slower, of: sorted.len() as f64, limit: 1.0 - quantile }, side))
         }
         Sample::Amplification { judged, baseline } => {
-            let sum = |pairs: &[crate::stats::amplification::Pair]| pairs.iter().fold((0.0, 0.0), |(d, i), p| (d + p.attempts, i + p.ingress));
+            let sum =
+                |pairs: &[crate::stats::amplification::Pair]| pairs.iter().fold((0.0, 0.0), |(d, i), p| (d + p.attempts, i + p.ingress));
             let ((attempts, ingress), (before, base)) = (sum(judged), sum(baseline));
             // The baseline is not known exactly either: its far end is taken.
             let ends = poisson::interval(before, Tails::each(ALPHA / 2.0));
