@@ -125,6 +125,11 @@ fn a_plan_says_what_the_host_lacks() {
 }
 
 #[test]
+fn a_plan_says_of_every_fault_what_it_selects_makes_and_may_surprise_with() {
+    insta::assert_snapshot!(plan(&root().join("agent/tests/golden/every-fault.yaml"), &HostFacts::default()));
+}
+
+#[test]
 fn the_reference_has_every_metric_and_its_example_is_good() {
     let reference = std::fs::read_to_string(root().join("docs/playbook.md")).unwrap();
     let examples: Vec<&str> = reference.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();

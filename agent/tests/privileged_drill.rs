@@ -97,6 +97,43 @@ fn a_drill_whose_service_retries_without_limit_fails_and_every_fault_is_one_repe
     });
 }
 
+/// Half of the answers fail and each request is tried three times, so what every metric comes to is known.
+#[test]
+fn every_metric_is_measured_on_a_real_drill() {
+    in_namespace(|| {
+        let scene = Scene::new("3");
+        let _load = scene.load("200/s");
+        let mut playbook = scene.playbook().phases(3, 4, 3).fault(FAULT);
+        // The line, its verdict, and between what its value lies.
+        let expected = [
+            ("attempts max <= 3", "pass", 3.0, 3.0),
+            ("layers retrying <= 0", "fail", 1.0, 1.0),
+            ("store cost per success <= 1.2", "fail", 1.6, 2.4),
+            ("store downstream QPS per ingress <= 1.2", "fail", 1.5, 2.0),
+            ("downstream QPS <= 1.2x", "fail", 0.4, 1.1),
+            ("web goodput >= 100/s", "pass", 140.0, 200.0),
+            ("store explicit failure ratio >= 99%", "pass", 1.0, 1.0),
+            ("web latency p50 <= 1s", "pass", 0.0, 0.5),
+            ("store connections <= 1000", "pass", 0.0, 500.0),
+            ("store connections opened <= 100000", "pass", 0.0, 50_000.0),
+            ("store connect failures <= 0", "pass", 0.0, 0.0),
+            ("store retransmit ratio <= 50%", "pass", 0.0, 0.2),
+            ("not metastable", "pass", 0.95, 1.1),
+        ];
+        for (line, ..) in expected {
+            playbook = playbook.expect(line);
+        }
+        let report = scene.agent.path("report");
+        let result = scene.agent.drill_with(&playbook.text(), &["--report", report.to_str().unwrap()]).end();
+        for (index, (line, verdict, least, most)) in expected.into_iter().enumerate() {
+            let judged = &result.json["expectations"][index];
+            assert_eq!(judged["verdict"], verdict, "{line}: {judged:#}");
+            let observed = number(judged, "/observed");
+            assert!((least..=most).contains(&observed), "{line}: {judged:#}");
+        }
+    });
+}
+
 /// A count of the edge `store` in one window.
 fn store_in(window: &Value, path: &str) -> u64 {
     count(window["edges"].as_array().unwrap().iter().find(|edge| edge["name"] == "store").unwrap(), path)

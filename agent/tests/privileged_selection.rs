@@ -9,11 +9,18 @@ use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use lab::{Peer, arriving, dump, edge, in_namespace, is_plausible, run};
+use lab::{Habit, Peer, arriving, dump, edge, hold, in_namespace, is_plausible, kill, run};
 use stormdrill::fault::capability::{self, Capability};
+use stormdrill::fault::clean::{Force, clean};
 use stormdrill::fault::plane::{Applied, FaultError, Plane};
 use stormdrill_core::edge::{Cidr, EdgeSpec, PortRange, Role};
 use stormdrill_core::fault::{Backend, Direction, FaultKind, FaultSpec, RateLimit, Select, Transport};
+
+/// The tables, once the devices' carriers have settled, which the kernel notes with a delay.
+fn settled() -> String {
+    lab::wait_until("carriers settle", || !dump().contains("NO-CARRIER"));
+    dump()
+}
 
 fn apply(state: &std::path::Path, spec: FaultSpec, edge: EdgeSpec) -> Applied {
     Plane::new(state).prepare_blocking(&[(spec, edge)]).unwrap().remove(0).apply_blocking().unwrap()
@@ -41,7 +48,7 @@ fn a_partition_lets_nothing_of_the_selection_pass_either_way_and_everything_else
     in_namespace(|| {
         let peer = Peer::new();
         let state = tempfile::tempdir().unwrap();
-        let before = dump();
+        let before = settled();
         let spec = FaultSpec { direction: Direction::Both, ..towards(FaultKind::Partition, Select::default()) };
         let fault = apply(state.path(), spec, peer_edge(Some(9999)));
         assert_eq!(arriving(&peer, 200, 9999, "10.9.0.2"), 0);
@@ -146,7 +153,7 @@ fn a_rate_holds_within_five_percent_with_whatever_the_kernel_has() {
     in_namespace(|| {
         let peer = Peer::new();
         let state = tempfile::tempdir().unwrap();
-        let before = dump();
+        let before = settled();
         let limit = RateLimit { bytes_per_second: 1_250_000, overhead: 0, cell_size: 0, cell_overhead: 0 };
         let mut fault = apply(state.path(), towards(FaultKind::Rate(limit), Select::default()), peer_edge(Some(9999)));
         assert!(matches!(fault.backend(), Backend::Netem | Backend::Tbf));
@@ -271,5 +278,139 @@ fn refusing_ends_by_itself_when_nobody_renews_it() {
         lab::wait_until("the lease runs out", || refused(1, "127.0.0.1:8473").0 == 0);
         assert!(begin.elapsed() < Duration::from_secs(4));
         drop(fault);
+    });
+}
+
+#[test]
+fn two_faults_on_two_targets_of_one_hook_both_hold_and_nothing_else_is_touched() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        let before = settled();
+        let faults = [
+            (towards(FaultKind::Loss { share: 1.0 }, Select::default()), peer_edge(Some(9999))),
+            (towards(FaultKind::Loss { share: 0.5 }, Select { ports: vec![ports(9998, 9998)], ..Select::default() }), peer_edge(None)),
+        ];
+        let prepared = Plane::new(state.path()).prepare_blocking(&faults).unwrap();
+        assert_eq!(prepared.len(), 2);
+        let applied: Vec<Applied> = prepared.into_iter().map(|prepared| prepared.apply_blocking().unwrap()).collect();
+        assert_eq!(arriving(&peer, 200, 9999, "10.9.0.2"), 0);
+        let arrived = arriving(&peer, 1000, 9998, "10.9.0.2");
+        assert!(is_plausible(arrived, 1000, 0.5), "{arrived} of 1000");
+        assert_eq!(arriving(&peer, 200, 9997, "10.9.0.2"), 200);
+        for fault in applied {
+            assert!(fault.remove_blocking().error.is_none());
+        }
+        assert_eq!(dump(), before);
+    });
+}
+
+#[test]
+fn incoming_traffic_is_matched_by_its_source() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        peer.run(|| run("ip", &["address", "add", "10.9.0.3/24", "dev", "v1"]));
+        let spec = FaultSpec {
+            direction: Direction::Ingress,
+            ..towards(FaultKind::Loss { share: 1.0 }, Select { addresses: vec![network("10.9.0.3/32")], ..Select::default() })
+        };
+        let mut fault = apply(state.path(), spec, peer_edge(None));
+        let receiver = UdpSocket::bind("10.9.0.1:9000").unwrap();
+        receiver.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        peer.run(|| {
+            for source in ["10.9.0.3:0", "10.9.0.2:0"] {
+                let sender = UdpSocket::bind(source).unwrap();
+                for _ in 0..20 {
+                    sender.send_to(b"x", "10.9.0.1:9000").unwrap();
+                }
+            }
+        });
+        let mut sources = Vec::new();
+        while let Ok((_, from)) = receiver.recv_from(&mut [0; 8]) {
+            sources.push(from.ip().to_string());
+        }
+        assert_eq!(sources, ["10.9.0.2"; 20]);
+        assert_eq!(fault.counts().unwrap()[0].hit, 20);
+        // What leaves for it is not selected.
+        assert_eq!(arriving(&peer, 20, 9000, "10.9.0.3"), 20);
+        assert!(fault.remove_blocking().error.is_none());
+    });
+}
+
+#[test]
+fn a_bridge_works_by_its_route_and_is_left_as_it_was() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        run("ip", &["link", "add", "br0", "type", "bridge"]);
+        run("ip", &["address", "flush", "dev", "v0"]);
+        run("ip", &["link", "set", "v0", "master", "br0"]);
+        run("ip", &["address", "add", "10.9.0.1/24", "dev", "br0"]);
+        run("ip", &["link", "set", "br0", "up"]);
+        lab::wait_until("the bridge forwards", || arriving(&peer, 1, 9000, "10.9.0.2") == 1);
+        let before = settled();
+        let fault = apply(state.path(), towards(FaultKind::Loss { share: 1.0 }, Select::default()), peer_edge(Some(9999)));
+        assert_eq!(arriving(&peer, 100, 9999, "10.9.0.2"), 0);
+        assert_eq!(arriving(&peer, 100, 9998, "10.9.0.2"), 100);
+        assert!(fault.remove_blocking().error.is_none());
+        assert_eq!(dump(), before);
+    });
+}
+
+#[test]
+fn ten_thousand_networks_are_one_classifier() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        let mut addresses: Vec<Cidr> =
+            (0..9999_u32).map(|n| Cidr { address: std::net::Ipv4Addr::from_bits((11 << 24) | (n << 8)).into(), prefix: 24 }).collect();
+        addresses.push(network("10.9.0.2/32"));
+        let fault = apply(
+            state.path(),
+            FaultSpec {
+                interface: Some("v0".to_owned()),
+                ..towards(FaultKind::Loss { share: 1.0 }, Select { addresses, ..Select::default() })
+            },
+            edge(Role::Downstream, None, Some(9999)),
+        );
+        assert_eq!(run("tc", &["filter", "show", "dev", "v0", "egress"]).matches("stormdrill:").count(), 1);
+        assert_eq!(arriving(&peer, 100, 9999, "10.9.0.2"), 0);
+        assert_eq!(arriving(&peer, 100, 9998, "10.9.0.2"), 100);
+        assert!(fault.remove_blocking().error.is_none());
+    });
+}
+
+fn slow() -> FaultKind {
+    FaultKind::Rate(RateLimit { bytes_per_second: 1250, overhead: 0, cell_size: 0, cell_overhead: 0 })
+}
+
+/// Not a test of its own: in a process that another test starts, it holds a fault until it is killed.
+#[test]
+fn holder() {
+    lab::holder(&slow(), Direction::Both, &edge(Role::Downstream, Some("127.0.0.1"), Some(8475)));
+}
+
+#[test]
+fn a_killed_agents_ifb_is_no_obstacle_to_a_second_drill_and_clean_removes_it() {
+    in_namespace(|| {
+        let state = tempfile::tempdir().unwrap();
+        let before = settled();
+        let holder = hold(state.path(), Habit::Renew);
+        lab::wait_until("the fault is in", || dump().matches("stormdrill:sd").count() == 2);
+        kill(holder);
+        let second = apply(state.path(), towards(slow(), Select::default()), edge(Role::Downstream, Some("127.0.0.1"), Some(8476)));
+        let report = clean(state.path(), Force::No).unwrap();
+        assert!(report.is_clean(), "{:?}", report.problems);
+        assert_eq!((report.removed.len(), report.alive.len()), (2, 1), "{report:?}");
+        assert!(second.remove_blocking().error.is_none());
+        assert_eq!(dump(), before);
+    });
+}
+
+#[test]
+fn whenever_the_agent_of_a_redirected_fault_is_killed_clean_leaves_the_tables_as_they_were() {
+    in_namespace(|| {
+        lab::survives_kills(10);
     });
 }

@@ -5,10 +5,13 @@
 
 mod lab;
 
-use std::net::UdpSocket;
-use std::time::{Duration, Instant};
+use std::io::{ErrorKind, IoSliceMut};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd as _;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lab::{Peer, arriving, dump, edge, in_namespace, is_plausible, run};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 use stormdrill::fault::plane::{Applied, Plane};
 use stormdrill_core::edge::{EdgeSpec, Role};
 use stormdrill_core::fault::model::{Gemodel, LossModel};
@@ -201,6 +204,19 @@ fn reordered_packets_overtake_those_that_the_delay_holds() {
     });
 }
 
+/// The sender's clock in a packet, and the kernel's when it arrived; `None` when none comes any more.
+fn stamped(socket: &UdpSocket) -> Option<(Duration, Duration)> {
+    let mut buffer = [0; 8];
+    let mut control = nix::cmsg_space!(libc::timespec);
+    let mut into = [IoSliceMut::new(&mut buffer)];
+    let message = recvmsg::<()>(socket.as_raw_fd(), &mut into, Some(&mut control), MsgFlags::empty()).ok()?;
+    let stamp = message.cmsgs().unwrap().find_map(|control| match control {
+        ControlMessageOwned::ScmTimestampns(stamp) => Some(Duration::from(stamp)),
+        _ => None,
+    });
+    Some((Duration::from_nanos(u64::from_ne_bytes(buffer)), stamp.unwrap()))
+}
+
 #[test]
 fn a_normal_distribution_has_the_mean_and_the_deviation_that_were_asked() {
     in_namespace(|| {
@@ -212,20 +228,20 @@ fn a_normal_distribution_has_the_mean_and_the_deviation_that_were_asked() {
         let receiver = peer.run(|| UdpSocket::bind("10.9.0.2:9999").unwrap());
         receiver.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
         let sender = UdpSocket::bind("10.9.0.1:0").unwrap();
-        let origin = Instant::now();
+        // Both ends of a delay are the kernel's clock: this reader may be late, the packet's arrival is not.
+        setsockopt(&receiver, sockopt::ReceiveTimestampns, &true).unwrap();
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let worker = std::thread::spawn(move || {
             for _ in 0..3000 {
-                let now = u64::try_from(origin.elapsed().as_nanos()).unwrap();
+                let now = u64::try_from(now().as_nanos()).unwrap();
                 sender.send_to(&now.to_ne_bytes(), "10.9.0.2:9999").unwrap();
                 std::thread::sleep(Duration::from_micros(500));
             }
         });
         let mut delays = Vec::new();
         lab::while_renewing(&mut [&mut fault], || {
-            let mut buffer = [0; 8];
-            while receiver.recv(&mut buffer).is_ok() {
-                let sent = Duration::from_nanos(u64::from_ne_bytes(buffer));
-                delays.push((origin.elapsed() - sent).as_secs_f64() * 1000.0);
+            while let Some((sent, arrived)) = stamped(&receiver) {
+                delays.push((arrived.saturating_sub(sent)).as_secs_f64() * 1000.0);
             }
         });
         worker.join().unwrap();
@@ -282,5 +298,112 @@ fn a_rate_by_netem_is_read_back_with_its_room_for_the_delay() {
         let fault = apply(state.path(), FaultSpec::new(FaultKind::Rate(limit), "store"));
         assert_eq!(netem(&ifb()), "limit 1000 rate 100Gbit");
         assert!(fault.remove_blocking().error.is_none());
+    });
+}
+
+#[test]
+fn connections_are_refused_on_this_kernel_too_with_the_error_that_it_can_say() {
+    in_namespace(|| {
+        let state = tempfile::tempdir().unwrap();
+        for (address, target) in [("127.0.0.1", "127.0.0.1:8474"), ("::1", "[::1]:8474")] {
+            let listener = TcpListener::bind(target).unwrap();
+            std::thread::spawn(move || listener.incoming().for_each(drop));
+            let faults = [(FaultSpec::new(FaultKind::Refuse { share: 0.5 }, "store"), edge(Role::Downstream, Some(address), Some(8474)))];
+            let mut fault = Plane::new(state.path()).prepare_blocking(&faults).unwrap().remove(0).apply_blocking().unwrap();
+            let mut refused = 0;
+            lab::while_renewing(&mut [&mut fault], || {
+                for _ in 0..400 {
+                    if let Err(error) = TcpStream::connect(target) {
+                        assert!(matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::PermissionDenied), "{error}");
+                        refused += 1;
+                    }
+                }
+            });
+            assert!(is_plausible(refused, 400, 0.5), "{refused} of 400");
+            let counts = fault.counts().unwrap()[0];
+            assert_eq!((counts.selected, counts.hit), (400, refused));
+            assert!(fault.remove_blocking().error.is_none());
+            TcpStream::connect(target).unwrap();
+        }
+    });
+}
+
+#[test]
+fn exclusions_win_on_this_kernel_too() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        let items = "  - {partition: true, to: store, select: {exclude: {addresses: 10.9.0.0/30, ports: [9998, 65535]}}}\n";
+        let text = faults(items).remove(0);
+        let whole = edge(Role::Downstream, Some("10.9.0.0/24"), None);
+        let apply = |spec: &FaultSpec| {
+            Plane::new(state.path()).prepare_blocking(&[(spec.clone(), whole.clone())]).unwrap().remove(0).apply_blocking().unwrap()
+        };
+        let fault = apply(&text);
+        assert_eq!(arriving(&peer, 50, 9999, "10.9.0.2"), 50, "the peer is spared");
+        assert!(fault.remove_blocking().error.is_none());
+        let mut ports_only = text;
+        ports_only.select.exclude_addresses.clear();
+        let fault = apply(&ports_only);
+        assert_eq!(arriving(&peer, 50, 9999, "10.9.0.2"), 0);
+        assert_eq!(arriving(&peer, 50, 9998, "10.9.0.2"), 50, "the port is spared");
+        assert!(fault.remove_blocking().error.is_none());
+    });
+}
+
+#[test]
+fn losses_from_1_to_80_percent_of_20000_packets_are_what_was_asked() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        for share in [0.01, 0.1, 0.3, 0.8] {
+            let mut fault = apply(state.path(), FaultSpec::new(FaultKind::Loss { share }, "store"));
+            let mut arrived = 0;
+            lab::while_renewing(&mut [&mut fault], || {
+                for _ in 0..4 {
+                    arrived += arriving(&peer, 5000, 9999, "10.9.0.2");
+                }
+            });
+            println!("{share}: {} of 20000 lost", 20_000 - arrived);
+            assert!(is_plausible(20_000 - arrived, 20_000, share), "{share}: {arrived} of 20000 arrived");
+            assert_eq!(fault.counts().unwrap()[0].hit, 20_000 - arrived);
+            assert!(fault.remove_blocking().error.is_none());
+        }
+    });
+}
+
+#[test]
+fn delays_from_1_to_1000_ms_are_what_was_asked_within_a_millisecond_and_two_percent() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        let receiver = peer.run(|| UdpSocket::bind("10.9.0.2:9999").unwrap());
+        receiver.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        setsockopt(&receiver, sockopt::ReceiveTimestampns, &true).unwrap();
+        let sender = UdpSocket::bind("10.9.0.1:0").unwrap();
+        for asked in [1_u64, 20, 100, 1000] {
+            let kind = FaultKind::Delay { time: Duration::from_millis(asked), jitter: Duration::ZERO, distribution: Distribution::Uniform };
+            let mut fault = apply(state.path(), FaultSpec::new(kind, "store"));
+            let mut delays = Vec::new();
+            lab::while_renewing(&mut [&mut fault], || {
+                for _ in 0..21 {
+                    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+                    sender.send_to(&u64::try_from(now.as_nanos()).unwrap().to_ne_bytes(), "10.9.0.2:9999").unwrap();
+                    if asked < 1000 {
+                        delays.extend(stamped(&receiver));
+                    }
+                }
+                while delays.len() < 21 {
+                    delays.push(stamped(&receiver).unwrap());
+                }
+            });
+            let mut delays: Vec<f64> = delays.iter().map(|(sent, arrived)| arrived.saturating_sub(*sent).as_secs_f64() * 1000.0).collect();
+            delays.sort_by(f64::total_cmp);
+            // The median: a stalled machine may hold up a few.
+            let (median, asked) = (delays[10], asked as f64);
+            println!("{asked} ms: {median} ms");
+            assert!((median - asked).abs() <= 1.0 + asked * 0.02, "{asked} ms: {median} ms");
+            assert!(fault.remove_blocking().error.is_none());
+        }
     });
 }

@@ -73,13 +73,15 @@ pub enum Metric {
     ConnectFailures,
     /// Segments that TCP sent again, per request.
     RetransmitRatio,
+    /// Whether the service comes back once the fault is gone: a verdict of its own, asked for by `not metastable`.
+    Metastable,
 }
 
 impl Metric {
     /// Whether it is a property of the whole drill, so that no edge can be named.
     #[must_use]
     pub const fn is_of_drill(self) -> bool {
-        matches!(self, Self::LayersRetrying)
+        matches!(self, Self::LayersRetrying | Self::Metastable)
     }
 
     /// Whether more of it is better.

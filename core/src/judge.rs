@@ -24,6 +24,8 @@ mod every_window;
 
 mod recovery;
 
+mod metastable;
+
 mod health;
 
 mod effect;

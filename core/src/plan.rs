@@ -13,6 +13,8 @@ mod notes;
 
 mod selection;
 
+mod power;
+
 mod render;
 
 pub use render::text;
@@ -182,7 +184,7 @@ fn steps(spec: &FaultSpec, edge: Option<&EdgeSpec>, backend: Backend, shared: Op
             vec![format!("{} is set in the netem of fault {} as well", spec.kind.as_str(), first + 1)]
         }
         (Backend::Netem, None) => {
-            let device = format!("an ifb device with netem {}", render::parameters(&spec.kind));
+            let device = format!("an ifb device with netem: {} {}", spec.kind.as_str(), render::parameters(&spec.kind));
             std::iter::once(device).chain(filters("sends the selected packets through it")).collect()
         }
         (Backend::Tbf, _) => {

@@ -21,9 +21,14 @@ pub(crate) struct Playbook {
 impl Playbook {
     /// Two seconds a phase, no fault, nothing expected.
     pub(crate) fn new(web: &Service, store: &Service) -> Self {
+        Self::of(web.port(), &store.address)
+    }
+
+    /// The same for services that are none of the lab's.
+    pub(crate) fn of(web_port: &str, store: &str) -> Self {
         Self {
-            web: web.port().to_owned(),
-            store: store.address.clone(),
+            web: web_port.to_owned(),
+            store: store.to_owned(),
             baseline: 2,
             fault: 2,
             recovery: 2,

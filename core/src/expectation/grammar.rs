@@ -3,6 +3,7 @@
 //! ```text
 //! expectation = [edge] metric ["increase"] op value ["during" phase] ["in every window"]
 //!             | [edge] metric "recovers" ["to" value] "within" (N "windows" | duration)
+//!             | "not metastable"
 //! guard       = [edge] metric op value ["for" N "windows"]
 //! metric      = name ["of first" | "of all"] [p50 … p99.9]
 //! value       = a limit in the metric's unit | factor "x" of the baseline's value
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use super::metric::{Recovery, Row, Unit};
 use super::value;
-use super::{Demand, Expectation, Within};
+use super::{Demand, Expectation, Metric, Op, Within};
 use crate::edge::EdgeSpec;
 use crate::playbook::Guard;
 use crate::units::{UnitError, duration};
@@ -40,11 +41,20 @@ use subject::Subject;
 /// The first thing in the line that cannot be understood, with its place in the line and what to write instead.
 pub fn parse_expectation(line: &str, edges: &[EdgeSpec]) -> Result<Expectation, GrammarError> {
     let mut reader = Reader::new(line);
+    if reader.skip(&["not", "metastable"]) {
+        reader.end(&[])?;
+        subject::needs_ingress("metastability", 0..line.trim_end().len(), edges)?;
+        return Ok(Expectation { text: line.trim().to_owned(), edge: None, metric: Metric::Metastable, demand: NOT_METASTABLE });
+    }
     let Subject { edge, metric, row } = subject::read(&mut reader, edges)?;
     let demand =
         if reader.skip(&["recovers"]) || reader.skip(&["recover"]) { recovery(&mut reader, row)? } else { limit(&mut reader, row)? };
     Ok(Expectation { text: line.trim().to_owned(), edge, metric, demand })
 }
+
+/// The demand of `not metastable`, which takes no other.
+const NOT_METASTABLE: Demand =
+    Demand::Limit { op: Op::AtMost, value: 0.0, increase: false, phase: PhaseName::Recovery, every_window: false };
 
 /// Reads one line of `guards:`.
 ///

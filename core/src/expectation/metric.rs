@@ -120,7 +120,7 @@ pub const METRICS: [Row; 26] = [
     Row { increase: true, ..row("connections opened", Unit::Count, BOTH, Some(|_| Metric::ConnectionsOpened)) },
     row("connect failures", Unit::Count, DOWNSTREAM, Some(|_| Metric::ConnectFailures)),
     row("retransmit ratio", Unit::Share, BOTH, Some(|_| Metric::RetransmitRatio)),
-    later("metastable", Unit::Count, BOTH),
+    row("metastable", Unit::Count, BOTH, Some(|_| Metric::Metastable)),
     later("recovery windows", Unit::Count, BOTH),
 ];
 
@@ -182,6 +182,7 @@ impl Row {
             Metric::ConnectionsOpened => "connections opened",
             Metric::ConnectFailures => "connect failures",
             Metric::RetransmitRatio => "retransmit ratio",
+            Metric::Metastable => "metastable",
         };
         METRICS.iter().find(|row| row.name == name).unwrap_or(&METRICS[0])
     }

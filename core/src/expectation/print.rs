@@ -45,6 +45,9 @@ impl fmt::Display for Within {
 
 impl fmt::Display for Expectation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.metric == Metric::Metastable {
+            return f.write_str("not metastable");
+        }
         subject(f, self.edge.as_deref(), self.metric)?;
         let unit = Row::of(self.metric).unit;
         match self.demand {

@@ -31,7 +31,8 @@ pub(crate) fn overrule(
         | Metric::ExplicitFailureRatio
         | Metric::AttemptsMax
         | Metric::LayersRetrying
-        | Metric::CostPerSuccess => Basis::Events,
+        | Metric::CostPerSuccess
+        | Metric::Metastable => Basis::Events,
     };
     if let Some(broken) = health::broken(phase, basis, used, evidence) {
         return (Verdict::Invalid, Some(broken));

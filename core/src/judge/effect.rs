@@ -117,7 +117,8 @@ const fn needed(metric: Metric, kind: &FaultKind) -> Effect {
             | Metric::ExplicitFailureRatio
             | Metric::Connections
             | Metric::ConnectionsOpened
-            | Metric::ConnectFailures,
+            | Metric::ConnectFailures
+            | Metric::Metastable,
             _,
         )
         | (_, FaultKind::Delay { .. } | FaultKind::Rate(_)) => Effect::Slowed,

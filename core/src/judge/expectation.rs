@@ -3,7 +3,7 @@
 use crate::expectation::{Demand, Expectation, Metric};
 use crate::judge::limit::{Limit, Outcome};
 use crate::judge::measure::{self, Scene};
-use crate::judge::{Evidence, Judgement, Verdict, doubt, every_window, outage, recovery, windows, wording};
+use crate::judge::{Evidence, Judgement, Verdict, doubt, every_window, metastable, outage, recovery, windows, wording};
 use crate::window::{PhaseName, Window};
 
 /// A judgement, and how far its value is on the wrong side.
@@ -66,10 +66,21 @@ const fn phase_of(expectation: &Expectation) -> PhaseName {
     }
 }
 
+/// Whether the demand is on the phase's steady state: not on a peak, nor on how a recovery goes.
+const fn is_steady(expectation: &Expectation) -> bool {
+    let Demand::Limit { phase: PhaseName::Baseline | PhaseName::Fault, every_window: false, .. } = expectation.demand else {
+        return false;
+    };
+    !matches!(
+        expectation.metric,
+        Metric::AttemptsMax | Metric::Connections | Metric::ConnectionsOpened | Metric::ConnectFailures | Metric::Metastable
+    )
+}
+
 fn judge_edge(expectation: &Expectation, edge: usize, evidence: &Evidence<'_>) -> Ranked {
     let phase = phase_of(expectation);
-    let judged = windows::of_phase(evidence, phase);
-    let baseline = windows::of_phase(evidence, PhaseName::Baseline);
+    let judged = if is_steady(expectation) { windows::steady(evidence, phase) } else { windows::of_phase(evidence, phase) };
+    let baseline = windows::steady(evidence, PhaseName::Baseline);
     let scene = Scene { edges: evidence.edges, edge, judged: &judged, baseline: &baseline, all: evidence.windows, phase: phase.as_str() };
     let (outcome, limit, unit, excess) = hold_against(expectation, scene, evidence);
     let used = windows_used(expectation, scene);
@@ -93,6 +104,9 @@ fn judge_edge(expectation: &Expectation, edge: usize, evidence: &Evidence<'_>) -
 
 /// The bare comparison, its limit and unit, and how far the value is on the wrong side.
 fn hold_against(expectation: &Expectation, scene: Scene<'_>, evidence: &Evidence<'_>) -> (Outcome, f64, &'static str, f64) {
+    if expectation.metric == Metric::Metastable {
+        return (metastable::judge(scene), metastable::BACK, wording::unit::RATIO, 0.0);
+    }
     match expectation.demand {
         Demand::Limit { op, value, increase, every_window, .. } => {
             let limit = Limit { metric: expectation.metric, op, value, increase };
@@ -101,6 +115,9 @@ fn hold_against(expectation: &Expectation, scene: Scene<'_>, evidence: &Evidence
                 && let Some(hidden) = outage::behind_pass(limit, scene)
             {
                 outcome.reason = Some(hidden);
+            }
+            if expectation.metric == Metric::Connections && outcome.reason.is_none() {
+                outcome.reason = Some("connections that were open before the drill are not counted".to_owned());
             }
             let excess = outcome.observed.map_or(f64::NEG_INFINITY, |observed| limit.excess(observed));
             (outcome, value, limit.unit(), excess)
@@ -127,6 +144,7 @@ fn windows_used<'a>(expectation: &Expectation, scene: Scene<'a>) -> Vec<&'a Wind
         Demand::Limit { increase, .. } => increase || expectation.metric == Metric::Amplification,
         Demand::Recovers { to, .. } => to.is_none() || expectation.metric == Metric::Amplification,
     };
+    let relative = relative || expectation.metric == Metric::Metastable;
     let mut used: Vec<&Window> = scene.judged.to_vec();
     if relative && scene.phase != PhaseName::Baseline.as_str() {
         used.extend(scene.baseline);

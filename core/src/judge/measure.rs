@@ -104,6 +104,8 @@ pub(crate) fn absolute(metric: Metric, scene: Scene<'_>) -> Result<Sample, Gap> 
         Metric::Connections => Ok(exact(connecting::most_open(scene) as f64)),
         Metric::ConnectionsOpened => Ok(exact(connecting::opened(scene.edge, windows) as f64)),
         Metric::ConnectFailures => Ok(exact(connecting::failed(scene.edge, windows) as f64)),
+        // No number, but a verdict: see `metastable`.
+        Metric::Metastable => Err(Gap::NoIncrease),
         Metric::RetransmitRatio => {
             let retransmits: u64 = of_edge(scene.edge, windows).map(|(_, counts)| counts.counts.tcp_retransmits).sum();
             let tally = Tally { count: retransmits as f64, exposure: requests(scene.edge, windows) as f64 };
@@ -167,7 +169,8 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
         | Metric::CostPerSuccess
         | Metric::Connections
         | Metric::ConnectFailures
-        | Metric::RetransmitRatio => Err(Gap::NoIncrease),
+        | Metric::RetransmitRatio
+        | Metric::Metastable => Err(Gap::NoIncrease),
         Metric::RetryRatio { of } => {
             let judged = retry_share(edge, scene.judged, of).ok_or(Gap::NoTraffic(scene.phase))?;
             let base = retry_share(edge, scene.baseline, of).ok_or(Gap::NoTraffic("baseline"))?;

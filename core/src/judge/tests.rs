@@ -14,6 +14,7 @@ mod every_window;
 mod guards;
 mod hostile;
 mod limits;
+mod metastable;
 mod metrics;
 mod recoveries;
 mod samples;

@@ -17,7 +17,9 @@ pub(crate) const fn unit_of(metric: Metric) -> &'static str {
     match metric {
         Metric::DownstreamQps | Metric::IngressQps | Metric::Goodput => unit::PER_SECOND,
         Metric::Amplification | Metric::DownstreamPerIngress | Metric::CostPerSuccess => unit::TIMES,
-        Metric::RetryRatio { .. } | Metric::SuccessRatio | Metric::ExplicitFailureRatio | Metric::RetransmitRatio => unit::RATIO,
+        Metric::RetryRatio { .. } | Metric::SuccessRatio | Metric::ExplicitFailureRatio | Metric::RetransmitRatio | Metric::Metastable => {
+            unit::RATIO
+        }
         Metric::FailureLatency { .. } | Metric::Latency { .. } => unit::SECONDS,
         Metric::AttemptsMax | Metric::LayersRetrying | Metric::Connections | Metric::ConnectionsOpened | Metric::ConnectFailures => {
             unit::COUNT

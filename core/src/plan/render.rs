@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::host::{Feature, HostFacts, Presence};
-use super::{LEASE, Need, Plan, PlannedFault};
+use super::{LEASE, Need, Plan, PlannedFault, power};
 use crate::expectation::Demand;
 use crate::expectation::metric::Row;
 use crate::fault::FaultKind;
@@ -63,6 +63,13 @@ fn write_all(out: &mut String, plan: &Plan, facts: &HostFacts) -> std::fmt::Resu
     }
     if playbook.expect.is_empty() {
         writeln!(out, "  none: nothing will be judged")?;
+    }
+    let needs = power::needs(playbook);
+    if !needs.is_empty() {
+        writeln!(out, "\nto be decided in four drills of five")?;
+        for need in needs {
+            writeln!(out, "  {need}")?;
+        }
     }
     for feature in &plan.obstacles {
         writeln!(out, "\nthis host cannot run it: {}", obstacle(*feature, facts))?;

@@ -165,7 +165,7 @@ pub struct FaultView {
     pub backend: String,
     pub applied_ns: u64,
     pub removed_ns: Option<u64>,
-    /// For `http_status` these two count answers.
+    /// For `http_status` these two count answers, for `refuse` calls of `connect()`.
     pub packets_selected: u64,
     pub packets_hit: u64,
     /// Packets that found no room in netem's queue, which is no part of the fault; left out if there were none.

@@ -104,6 +104,9 @@ impl<'a> Reader<'a> {
         let message = format!("`{}` cannot be understood here", crate::wording::excerpt(rest));
         let quoted: Vec<String> = more.iter().map(|text| format!("`{text}`")).collect();
         let error = GrammarError::new(GrammarErrorKind::Syntax, range, message);
+        if quoted.is_empty() {
+            return Err(error.advice("nothing may follow"));
+        }
         Err(error.advice(format!("only {} may follow", quoted.join(" and "))))
     }
 }

@@ -34,6 +34,10 @@ pub(super) fn read(reader: &mut Reader<'_>, edges: &[EdgeSpec]) -> Result<Subjec
         return Err(error.advice(format!("this version measures {}", measured())));
     };
     let metric = make(qualified(reader, row)?);
+    if metric == Metric::Metastable {
+        let error = GrammarError::new(GrammarErrorKind::NotAllowed, range, "`metastable` is a verdict and no number");
+        return Err(error.advice("demand `not metastable`, in `expect:` and without an edge"));
+    }
     applies(row, edge, edges, range)?;
     Ok(Subject { edge: edge.map(|edge| edge.name.clone()), metric, row })
 }
@@ -102,9 +106,18 @@ fn applies(row: &Row, edge: Option<&EdgeSpec>, edges: &[EdgeSpec], range: std::o
         let message = format!("`{}` is of the whole drill, not of `{}`", row.name, edge.name);
         return refuse(message, "name no edge".to_owned());
     }
-    if ["amplification", "downstream QPS per ingress"].contains(&row.name) && !edges.iter().any(|edge| edge.role == Role::Ingress) {
-        let message = format!("{} is counted per ingress request, and no ingress edge is observed", row.name);
-        return refuse(message, "observe an ingress edge, or judge `downstream QPS increase`".to_owned());
+    if ["amplification", "downstream QPS per ingress"].contains(&row.name) {
+        needs_ingress(row.name, range.clone(), edges)?;
+    }
+    Ok(())
+}
+
+/// Refuses what is counted per ingress request where none is observed.
+pub(super) fn needs_ingress(what: &str, range: std::ops::Range<usize>, edges: &[EdgeSpec]) -> Result<(), GrammarError> {
+    if !edges.iter().any(|edge| edge.role == Role::Ingress) {
+        let message = format!("{what} is counted per ingress request, and no ingress edge is observed");
+        let error = GrammarError::new(GrammarErrorKind::NotAllowed, range, message);
+        return Err(error.advice("observe an ingress edge, or judge `downstream QPS increase`"));
     }
     Ok(())
 }

@@ -114,6 +114,20 @@ fn the_other_metrics_read_and_a_factor_is_of_the_baseline() {
 }
 
 #[test]
+fn metastability_is_a_verdict_and_takes_neither_edge_nor_limit() {
+    let demand = Demand::Limit { op: Op::AtMost, value: 0.0, increase: false, phase: PhaseName::Recovery, every_window: false };
+    reads("not metastable", None, Metric::Metastable, demand);
+    reads("Not_Metastable ", None, Metric::Metastable, demand);
+    assert_eq!(parse_expectation("not metastable", &edges()).unwrap().to_string(), "not metastable");
+    for line in ["metastable <= 0", "web metastable <= 0", "not metastable during fault"] {
+        assert!(parse_expectation(line, &edges()).is_err(), "{line}");
+    }
+    assert!(parse_guard("not metastable", &edges()).is_err());
+    let downstream: Vec<EdgeSpec> = edges().into_iter().filter(|edge| edge.role == Role::Downstream).collect();
+    assert_eq!(parse_expectation("not metastable", &downstream).unwrap_err().kind, GrammarErrorKind::NotAllowed);
+}
+
+#[test]
 fn guards_read() {
     let guard = parse_guard("web success ratio < 20% for 3 windows", &edges()).unwrap();
     let expected = Guard {
