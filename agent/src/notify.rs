@@ -3,6 +3,7 @@
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
 
 /// The daemon answers requests.
 pub fn ready() {
@@ -12,6 +13,19 @@ pub fn ready() {
 /// The daemon is about to end.
 pub fn stopping() {
     send("STOPPING=1\n");
+}
+
+/// The daemon still does what it should.
+pub fn alive() {
+    send("WATCHDOG=1\n");
+}
+
+/// How often systemd wants to hear that, halved so that one late call is none too many; `None` if it does not.
+#[must_use]
+pub fn watchdog() -> Option<Duration> {
+    let is_ours = std::env::var("WATCHDOG_PID").map_or(true, |pid| pid == std::process::id().to_string());
+    let period: u64 = std::env::var("WATCHDOG_USEC").ok()?.parse().ok()?;
+    (is_ours && period > 1).then(|| Duration::from_micros(period / 2))
 }
 
 fn send(state: &str) {

@@ -17,6 +17,7 @@ async fn a_drill_is_started_looked_at_and_aborted() {
     let id = api.started(&playbook("slow", 1)).await;
     let (status, drill) = api.ask("GET", &format!("/v1/drills/{id}")).await;
     assert_eq!((status, &drill["state"], &drill["result"]), (200, &json!("running"), &Value::Null));
+    assert_eq!(api.ask("GET", &format!("/v1/drills/{id}/report")).await.0, 404, "it has no result yet");
     let (status, drill) = api.ask("DELETE", &format!("/v1/drills/{id}")).await;
     assert_eq!((status, &drill["state"], &drill["reason"]), (200, &json!("aborted"), &json!("aborted through the API")));
     assert_eq!(drill["result"]["drill"]["id"], json!(id));
@@ -31,6 +32,10 @@ async fn a_drill_that_runs_to_its_end_has_a_verdict_and_a_result() {
     let drill = api.ended(&id).await;
     assert_eq!((&drill["state"], &drill["verdict"]), (&json!("finished"), &json!("pass")));
     assert_eq!(drill["result"]["schema"], "stormdrill/run/1");
+    let report = api.send(request("GET", &format!("/v1/drills/{id}/report"), &[], "")).await;
+    assert!(report.headers()["content-security-policy"].to_str().unwrap().starts_with("default-src 'none'"));
+    let page = String::from_utf8(report.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap();
+    assert!(page.starts_with("<!") && page.contains("quick"), "{page}");
 }
 
 #[tokio::test]
@@ -272,7 +277,7 @@ async fn every_documented_operation_is_there_and_answers_as_documented() {
             assert_eq!(status, 405, "{path}");
         }
     }
-    assert_eq!(ids.len(), 13);
+    assert_eq!(ids.len(), 14);
     assert_eq!(api.ask("GET", "/v2/drills").await.0, 404);
     assert_eq!(api.ask("GET", "/openapi.json").await.1, document);
 }

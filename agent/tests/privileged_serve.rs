@@ -221,3 +221,22 @@ fn a_new_configuration_is_taken_over_while_the_daemon_runs_or_refused_as_a_whole
         assert_eq!(daemon.stop().code, Some(0));
     });
 }
+
+#[test]
+fn systemd_is_told_when_the_daemon_is_ready_and_when_it_stops() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let path = scene.agent.path("notify.sock");
+        let systemd = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+        systemd.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let hear = || {
+            let mut said = [0; 64];
+            let length = systemd.recv(&mut said).unwrap();
+            String::from_utf8(said[..length].to_vec()).unwrap()
+        };
+        let daemon = Daemon::start_under(&scene.agent, &path);
+        assert_eq!([hear(), hear()], ["READY=1\n", "WATCHDOG=1\n"]);
+        daemon.stop();
+        assert_eq!(hear(), "STOPPING=1\n");
+    });
+}

@@ -8,12 +8,13 @@ use axum::routing::{delete, get, post};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use stormdrill_core::playbook::Playbook;
+use stormdrill_core::report;
 
 use super::App;
 use super::body::{self, is_yaml, media_type};
 use super::operation::{Answer, ID, JSON, Operation, Parameter, YAML};
 use super::playbooks;
-use super::problem::{Kind, Problem};
+use super::problem::{Kind, Problem, internal};
 use crate::daemon::store::{Record, Request};
 use crate::playbook_file::Override;
 
@@ -90,6 +91,17 @@ pub(super) fn operations() -> Vec<Operation> {
             answers: &[Answer { status: 200, description: "The drill.", media: JSON, schema: "Drill" }],
             problems: &[Kind::NotFound, Kind::Internal],
             route: get(one),
+        },
+        Operation {
+            method: "get",
+            path: "/v1/drills/{id}/report",
+            id: "drillReport",
+            summary: "The report of a drill that has ended, as a page",
+            parameters: &[ID],
+            body: &[],
+            answers: &[Answer { status: 200, description: "The page.", media: "text/html", schema: "Text" }],
+            problems: &[Kind::NotFound, Kind::Internal],
+            route: get(report),
         },
         Operation {
             method: "delete",
@@ -205,6 +217,18 @@ pub(super) fn unknown() -> Problem {
 async fn one(State(app): State<App>, Path(id): Path<String>) -> Result<Response, Problem> {
     let (record, _) = app.daemon().drills.get(&id).ok_or_else(unknown)?;
     with_result(&app, &record)
+}
+
+async fn report(State(app): State<App>, Path(id): Path<String>) -> Result<Response, Problem> {
+    app.daemon().drills.get(&id).ok_or_else(unknown)?;
+    let result = app.daemon().drills.result(&id)?;
+    let result = result.ok_or_else(|| Problem::new(Kind::NotFound, "the drill has no result, or not yet"))?;
+    let run = report::json::read_run(&result).map_err(|error| internal(&error))?;
+    let mut response = body::typed(StatusCode::OK, "text/html; charset=utf-8", report::html::render(&run));
+    // The page is whole in itself; whatever a playbook's texts contain, nothing of it runs or is fetched.
+    let policy = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; img-src data:");
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    Ok(response)
 }
 
 async fn abort(State(app): State<App>, Path(id): Path<String>) -> Result<Response, Problem> {

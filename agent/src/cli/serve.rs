@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use stormdrill_core::playbook::serve::Config;
 use thiserror::Error;
@@ -85,10 +86,15 @@ fn serve(config: Config, token: Option<String>, file: Option<&Path>, journal_dir
         }
         crate::notify::ready();
         output::stderr("ready\n");
+        let period = crate::notify::watchdog();
+        let mut watchdog = tokio::time::interval(period.unwrap_or(Duration::MAX));
         loop {
             tokio::select! {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
+                _ = watchdog.tick(), if period.is_some() => if daemon.ready().is_ok() {
+                    crate::notify::alive();
+                },
                 _ = hangup.recv() => reload(&daemon, &app, file, journal_dir),
             }
         }

@@ -3,7 +3,8 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -30,11 +31,24 @@ impl Daemon {
     /// Starts it with these lines of configuration, besides its address and its state directory.
     pub(crate) fn start(agent: &Agent, config: &str) -> Self {
         let path = write(agent, config);
-        let mut process = Process::start(&mut agent.command(&["serve", "--config", path.to_str().unwrap()]));
+        Self::of(&mut agent.command(&["serve", "--config", path.to_str().unwrap()]))
+    }
+
+    /// Starts it by this command.
+    fn of(command: &mut Command) -> Self {
+        let mut process = Process::start(command);
         let prefix = "serving on http://";
         let address = process.wait_for(prefix)[prefix.len()..].to_owned();
         process.wait_for("ready");
         Self { process, address }
+    }
+
+    /// Starts it as systemd would, which listens on `socket`.
+    pub(crate) fn start_under(agent: &Agent, socket: &Path) -> Self {
+        let path = write(agent, "");
+        Self::of(
+            agent.command(&["serve", "--config", path.to_str().unwrap()]).env("NOTIFY_SOCKET", socket).env("WATCHDOG_USEC", "60000000"),
+        )
     }
 
     fn connect(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
