@@ -364,7 +364,6 @@ fn losses_from_1_to_80_percent_of_20000_packets_are_what_was_asked() {
                     arrived += arriving(&peer, 5000, 9999, "10.9.0.2");
                 }
             });
-            println!("{share}: {} of 20000 lost", 20_000 - arrived);
             assert!(is_plausible(20_000 - arrived, 20_000, share), "{share}: {arrived} of 20000 arrived");
             assert_eq!(fault.counts().unwrap()[0].hit, 20_000 - arrived);
             assert!(fault.remove_blocking().error.is_none());
@@ -401,7 +400,6 @@ fn delays_from_1_to_1000_ms_are_what_was_asked_within_a_millisecond_and_two_perc
             delays.sort_by(f64::total_cmp);
             // The median: a stalled machine may hold up a few.
             let (median, asked) = (delays[10], asked as f64);
-            println!("{asked} ms: {median} ms");
             assert!((median - asked).abs() <= 1.0 + asked * 0.02, "{asked} ms: {median} ms");
             assert!(fault.remove_blocking().error.is_none());
         }
