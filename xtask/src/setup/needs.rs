@@ -31,7 +31,7 @@ const fn need(part: Part, thing: &'static str, package: &'static str) -> Need {
 }
 
 /// What is looked for at every setup. The compiler and the linker for BPF are not here: they have more than one way to be had.
-pub(super) const NEEDS: [Need; 14] = [
+pub(super) const NEEDS: [Need; 15] = [
     need(Part::Build, "cc", "gcc"),
     need(Part::Build, "/usr/include/stdio.h", "libc6-dev"),
     need(Part::Build, "git", "git"),
