@@ -108,7 +108,7 @@ enum Command {
     },
     /// Remove what a killed drill left in the kernel.
     Clean {
-        /// Also end the faults of a drill that is still running.
+        /// Also end the faults of drills that are still running, whoever runs them and wherever their state is kept.
         #[arg(long)]
         force: bool,
     },

@@ -70,13 +70,14 @@ pub fn carry_out(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(DrillError::Runtime)?;
     let started_at = clock::wall_rfc3339();
     let (outcome, load) = runtime.block_on(async {
+        // First of all, so that a signal that comes while the probe is loaded ends the drill in good order.
+        let mut abort = abort().map_err(DrillError::Runtime)?;
         let prepared = Plane::new(state_dir).prepare(targets(playbook)).await?;
         leave_no_leftovers(state_dir, &mut |line| progress.note(line))?;
         let cgroup = host::scope(&playbook.scope, state_dir)?;
         let probe =
             Probe::attach(&ProbeConfig { cgroup, edges: &playbook.edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
         let session = Session::new(probe, &playbook.edges, TrackConfig::default());
-        let mut abort = abort().map_err(DrillError::Runtime)?;
         let running = playbook.load.as_ref().map(|load| load::start(load, id)).transpose()?;
         let outcome = driver::drive(playbook, session, Faults::new(prepared), &mut abort, progress).await;
         let health = running.and_then(load::Running::stop);

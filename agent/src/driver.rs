@@ -13,6 +13,7 @@ use stormdrill_core::machine::{Effect, End, Event, Machine};
 use stormdrill_core::playbook::Playbook;
 use stormdrill_core::result::DataQuality;
 use stormdrill_core::window::{Phase, PhaseName, Window};
+use stormdrill_wire::fault::LEASE_NS;
 use thiserror::Error;
 use tokio::sync::mpsc;
 
@@ -142,9 +143,8 @@ impl Driver<'_> {
     async fn poll(&mut self) -> Result<(), DriverError> {
         let now_ns = clock::monotonic_ns();
         if self.renew_at_ns.is_some_and(|at_ns| now_ns >= at_ns) {
-            self.renew_at_ns = Some(now_ns + RENEW_NS);
-            if let Err(error) = self.faults.renew() {
-                let reason = format!("the fault's lease could not be renewed: {error}");
+            if let Some(reason) = self.lapse(now_ns) {
+                self.progress.note(&format!("ending early: {reason}"));
                 self.handle(Event::Abort { reason, now_ns }).await?;
             }
             self.progress.faults(&self.faults.counts());
@@ -163,6 +163,23 @@ impl Driver<'_> {
             self.handle(Event::Drained).await?;
         }
         Ok(())
+    }
+
+    /// Renews the leases, and says why the fault phase is not one any more if the faults had a gap: then nothing can be judged by it.
+    fn lapse(&mut self, now_ns: u64) -> Option<String> {
+        let renewed_ns = self.renew_at_ns.replace(now_ns + RENEW_NS)?.saturating_sub(RENEW_NS);
+        let held_up_ns = now_ns.saturating_sub(renewed_ns);
+        if held_up_ns > LEASE_NS {
+            return Some(format!("stormdrill was held up for {} s, and the kernel ended the fault meanwhile", held_up_ns / 1_000_000_000));
+        }
+        if let Err(error) = self.faults.renew() {
+            return Some(format!("the fault's lease could not be renewed: {}", chain(&error)));
+        }
+        match self.faults.missing() {
+            Ok(None) => None,
+            Ok(Some(fault)) => Some(format!("somebody has taken the fault {fault} out of the kernel")),
+            Err(error) => Some(format!("it cannot be told whether the fault is still there: {}", chain(&error))),
+        }
     }
 
     /// Feeds the machine and does what it asks for, which may feed it again.

@@ -57,6 +57,7 @@ struct State {
     lag_ns: Vec<u64>,
     scheduled: u64,
     sent: u64,
+    answered: u64,
     local_errors: u64,
     in_flight: u64,
 }
@@ -136,6 +137,7 @@ async fn generate(target: Target, rate: f64, timeout: Duration, tag: String, sto
         late: u64::try_from(state.lag_ns.iter().filter(|lag| **lag > MOST_LAG_NS).count()).unwrap_or(u64::MAX),
         scheduled: state.scheduled,
         sent: state.sent,
+        answered: state.answered,
         local_errors: state.local_errors,
     }
 }
@@ -146,6 +148,7 @@ async fn request(target: &Target, state: &RefCell<State>, id: String) -> Option<
     let request = Request::get(&target.path).header("host", &target.authority).header("x-request-id", id).body(Empty::new()).ok()?;
     state.borrow_mut().sent += 1;
     let answer = sender.send_request(request).await.ok()?;
+    state.borrow_mut().answered += 1;
     answer.into_body().collect().await.ok()?;
     if sender.ready().await.is_ok() {
         state.borrow_mut().idle.push(sender);

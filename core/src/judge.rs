@@ -79,6 +79,8 @@ pub struct LoadHealth {
     pub scheduled: u64,
     /// Requests that did.
     pub sent: u64,
+    /// Requests that got any answer.
+    pub answered: u64,
     /// Connections that the generator itself could not open for want of ports or descriptors.
     pub local_errors: u64,
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stormdrill_core::edge::argument::{self, ArgumentError};
-use stormdrill_core::edge::{EdgeSpec, Role};
+use stormdrill_core::edge::{EdgeSpec, MAX_EDGES, Role};
 use stormdrill_core::playbook::Scope;
 use stormdrill_core::report::json;
 use stormdrill_core::result::{DataQuality, DrillResult};
@@ -38,6 +38,10 @@ enum UsageError {
     Nothing,
     #[error("two edges are called `{name}`: give each a name of its own")]
     Twice { name: String },
+    #[error("`{name}` selects the same connections as `{before}`: leave one of them out")]
+    Same { before: String, name: String },
+    #[error("{given} edges are more than can be told apart: give {MAX_EDGES} at most")]
+    TooMany { given: usize },
 }
 
 /// Why an observation could not be made.
@@ -61,6 +65,12 @@ pub(super) fn run(args: &super::Observe, state_dir: &Path) -> Exit {
             return Exit::Usage;
         }
     };
+    if let Some(path) = &args.json
+        && let Err(error) = output::check(path)
+    {
+        log::complain(&format!("cannot write {}: {error}", path.display()));
+        return Exit::Environment;
+    }
     match observe(&edges, args, state_dir) {
         Ok(()) => Exit::Pass,
         Err(error) => {
@@ -77,10 +87,17 @@ fn edges(args: &super::Observe) -> Result<Vec<EdgeSpec>, UsageError> {
     if edges.is_empty() {
         return Err(UsageError::Nothing);
     }
+    if edges.len() > MAX_EDGES {
+        return Err(UsageError::TooMany { given: edges.len() });
+    }
     for (index, edge) in edges.iter().enumerate() {
         // Results of two edges with one name could not be told apart.
         if edges.iter().take(index).any(|before| before.name == edge.name) {
             return Err(UsageError::Twice { name: edge.name.clone() });
+        }
+        let same = |before: &&EdgeSpec| (before.role, before.address, before.ports) == (edge.role, edge.address, edge.ports);
+        if let Some(before) = edges.iter().take(index).find(same) {
+            return Err(UsageError::Same { before: before.name.clone(), name: edge.name.clone() });
         }
     }
     Ok(edges)
@@ -90,9 +107,10 @@ fn observe(edges: &[EdgeSpec], args: &super::Observe, state_dir: &Path) -> Resul
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ObserveError::Runtime)?;
     let started_at = clock::wall_rfc3339();
     let (total, quality) = runtime.block_on(async {
+        // First of all, so that a signal that comes while the probe is loaded ends the observation in good order.
+        let mut stop = signals::reasons().map_err(ObserveError::Runtime)?;
         let cgroup = host::scope(&Scope::Host, state_dir)?;
         let probe = Probe::attach(&ProbeConfig { cgroup, edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
-        let mut stop = signals::reasons().map_err(ObserveError::Runtime)?;
         let session = Session::new(probe, edges, TrackConfig::default());
         let mut table = progress::Stderr::new(edges);
         count(session, edges.len(), args.for_, &mut stop, &mut table).await.map_err(ObserveError::Probe)

@@ -37,6 +37,12 @@ pub(super) fn run(args: &super::Run, state_dir: &Path) -> Exit {
             return Exit::Usage;
         }
     };
+    if let Some(path) = &args.json
+        && let Err(error) = output::check(path)
+    {
+        log::complain(&format!("cannot write {}: {error}", path.display()));
+        return Exit::Environment;
+    }
     match drill(&playbook, args, state_dir) {
         Ok(exit) => exit,
         Err(error) => {

@@ -43,6 +43,19 @@ impl Faults {
         self.applied.iter_mut().try_for_each(Applied::renew)
     }
 
+    /// The first fault that somebody else has taken out of the kernel, by its playbook key and target.
+    ///
+    /// # Errors
+    /// When the kernel's filters cannot be read.
+    pub(super) fn missing(&mut self) -> Result<Option<String>, FaultError> {
+        for applied in &mut self.applied {
+            if !applied.is_in_place()? {
+                return Ok(applied.specs().first().map(|spec| format!("{} to {}", spec.kind.as_str(), spec.to)));
+            }
+        }
+        Ok(None)
+    }
+
     /// What the kernel counted so far, summed by the fault's kind. Counters that cannot be read are left out: they are for show here, and
     /// their totals are read again at the removal.
     pub(super) fn counts(&mut self) -> BTreeMap<&'static str, FaultCounts> {

@@ -175,6 +175,14 @@ impl Installed {
         Ok(())
     }
 
+    /// Whether the filter is still where it was put; somebody else may have taken it out.
+    ///
+    /// # Errors
+    /// When the filters cannot be read.
+    pub(crate) fn is_in_place(&mut self) -> Result<bool, InstallError> {
+        Ok(is_there(&mut self.netlink, &self.record)?)
+    }
+
     /// Takes everything out and reads back that it is gone. Doing it twice is success.
     pub(crate) fn remove(&mut self) -> Result<(), InstallError> {
         take_out(&mut self.netlink, &self.record)?;

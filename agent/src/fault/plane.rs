@@ -280,6 +280,19 @@ impl Applied {
         Ok(())
     }
 
+    /// Whether the kernel still carries the faults out: nobody took their filters away.
+    ///
+    /// # Errors
+    /// When the filters cannot be read.
+    pub fn is_in_place(&mut self) -> Result<bool, FaultError> {
+        for hook in &mut self.hooks {
+            if !hook.is_in_place()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// What the kernel counted so far, for each fault.
     ///
     /// # Errors

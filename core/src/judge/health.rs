@@ -80,6 +80,9 @@ pub(crate) fn overloaded(load: Option<LoadHealth>) -> Option<String> {
             MOST_LAG_NS / 1_000_000
         ));
     }
+    if load.sent > 0 && load.answered == 0 {
+        complaints.push(format!("got no answer to any of its {} requests; is the service listening at `load.url`?", load.sent));
+    }
     if load.sent < load.scheduled {
         complaints.push(format!("sent {} of {} requests", load.sent, load.scheduled));
     }

@@ -8,7 +8,7 @@ use std::fmt;
 
 use super::json::edge::EdgePhase;
 use super::json::{ExpectationView, Run};
-use super::rows::{percent, unknown};
+use super::rows::{percent, total, unknown};
 use super::text::quantity;
 use crate::judge::ALPHA;
 use crate::stats::quotient::{self, Estimate};
@@ -163,8 +163,8 @@ fn by_interval(before: &ExpectationView, after: &ExpectationView) -> Change {
 }
 
 fn edge_rows(name: &str, before: &EdgePhase, after: &EdgePhase) -> Vec<Row> {
-    let retries = |phase: &EdgePhase| phase.retries.marker + phase.retries.id + phase.retries.matched;
-    let failed = |phase: &EdgePhase| phase.failures.values().sum::<u64>();
+    let retries = |phase: &EdgePhase| total([phase.retries.marker, phase.retries.id, phase.retries.matched]);
+    let failed = |phase: &EdgePhase| total(phase.failures.values().copied());
     let p99 = |phase: &EdgePhase| phase.latency_ms.p99.map_or_else(unknown, |ms| format!("{ms:.1} ms"));
     vec![
         share_row(format!("{name}: retries"), (retries(before), before.requests), (retries(after), after.requests)),

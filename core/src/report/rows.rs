@@ -26,7 +26,7 @@ fn edge(edge: &Edge) -> Vec<[String; 8]> {
                 phase.requests.to_string(),
                 phase.qps.map_or_else(unknown, |qps| format!("{qps:.1}")),
                 phase.retry_ratio.map_or_else(unknown, percent),
-                phase.failures.values().sum::<u64>().to_string(),
+                total(phase.failures.values().copied()).to_string(),
                 match (phase.latency_ms.p50, phase.latency_ms.p99) {
                     (Some(p50), Some(p99)) => format!("{p50:.1} / {p99:.1} ms"),
                     _ => unknown(),
@@ -86,6 +86,11 @@ pub fn unseen(run: &Run) -> Vec<String> {
         phrases.push(format!("events of {} of the requests kept", percent(sampling)));
     }
     phrases
+}
+
+/// A sum that a result from elsewhere cannot make overflow.
+pub(super) fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
+    counts.into_iter().fold(0, u64::saturating_add)
 }
 
 /// `12.3%`.

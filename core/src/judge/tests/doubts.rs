@@ -30,7 +30,7 @@ fn lost_events_spoil_only_what_is_made_of_events() {
 
 #[test]
 fn an_unhealthy_load_passes_nothing_and_excuses_nothing() {
-    let healthy = LoadHealth { lag_p99_ns: 2_000_000, late: 0, scheduled: 600, sent: 600, local_errors: 0 };
+    let healthy = LoadHealth { lag_p99_ns: 2_000_000, late: 0, scheduled: 600, sent: 600, answered: 600, local_errors: 0 };
     let with = |load| {
         let mut drill = Drill::usual(seen(100), seen(100));
         drill.load = Some(load);
@@ -39,8 +39,10 @@ fn an_unhealthy_load_passes_nothing_and_excuses_nothing() {
     check("healthy", &with(healthy), &retry_at_most(0.1), Pass, "");
     let late = LoadHealth { lag_p99_ns: 23_000_000, late: 20, ..healthy };
     check("late", &with(late), &retry_at_most(0.1), Invalid, "p99 23.0 ms, at most 10 ms");
-    let few = LoadHealth { lag_p99_ns: 23_000_000, late: 1, scheduled: 48, sent: 48, local_errors: 0 };
+    let few = LoadHealth { lag_p99_ns: 23_000_000, late: 1, scheduled: 48, sent: 48, answered: 48, local_errors: 0 };
     check("one of a few dozen", &with(few), &retry_at_most(0.1), Pass, "");
+    let nowhere = LoadHealth { answered: 0, ..healthy };
+    check("nowhere", &with(nowhere), &retry_at_most(0.1), Invalid, "got no answer to any of its 600 requests");
     let short = LoadHealth { sent: 590, ..healthy };
     check("short", &with(short), &retry_at_most(0.1), Invalid, "sent 590 of 600 requests");
     let clogged = LoadHealth { local_errors: 3, ..healthy };

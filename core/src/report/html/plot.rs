@@ -77,8 +77,13 @@ fn draw(
         .build_cartesian_2d(0.0..end, 0.0..top)?;
     for shade in shades {
         let colour = if shade.name == "fault" { FAULT } else { CALM };
-        chart.draw_series([Rectangle::new([(shade.span.start, 0.0), (shade.span.end.min(end), top)], colour.filled())])?;
+        chart.draw_series([Rectangle::new(
+            [(shade.span.start.clamp(0.0, end), 0.0), (shade.span.end.clamp(0.0, end), top)],
+            colour.filled(),
+        )])?;
     }
+    // plotters maps to i32 and checks nothing: what lies outside of the chart is drawn at its edge.
+    let inside = |(x, y): (f64, f64)| (x.clamp(0.0, end), y.clamp(0.0, top));
     let font = |size: i32| ("sans-serif", size).into_font().color(&TEXT);
     chart
         .configure_mesh()
@@ -96,6 +101,7 @@ fn draw(
         let (r, g, b) = COLOURS[colour % COLOURS.len()];
         let colour = RGBColor(r, g, b);
         for points in steps(line, spans) {
+            let points = points.into_iter().map(inside);
             if shape == Shape::Stack {
                 chart.draw_series(AreaSeries::new(points, 0.0, colour.filled()))?;
             } else {
@@ -105,7 +111,7 @@ fn draw(
     }
     let style = font(17).pos(Pos::new(HPos::Left, VPos::Top));
     for shade in shades {
-        chart.draw_series([Text::new(shade.name.to_owned(), (shade.span.start + end * 0.006, top * 0.985), &style)])?;
+        chart.draw_series([Text::new(shade.name.to_owned(), inside((shade.span.start + end * 0.006, top * 0.985)), &style)])?;
     }
     root.present()?;
     Ok(())

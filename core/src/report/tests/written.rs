@@ -159,3 +159,31 @@ fn a_comparison_says_what_got_better_and_what_worse() {
     assert_eq!(change(&rows, "db: failed"), Some(Change::Worse));
     assert_eq!(change(&compare::rows(&after, &before), "db: failed"), Some(Change::Better));
 }
+
+/// Every number in a value, by its place.
+fn numbers(value: &serde_json::Value, at: String, out: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Number(_) => out.push(at),
+        serde_json::Value::Array(items) => items.iter().enumerate().for_each(|(key, item)| numbers(item, format!("{at}/{key}"), out)),
+        serde_json::Value::Object(items) => items.iter().for_each(|(key, item)| numbers(item, format!("{at}/{key}"), out)),
+        _ => {}
+    }
+}
+
+#[test]
+fn no_number_in_a_result_makes_a_report_panic() {
+    let good: serde_json::Value = serde_json::from_str(include_str!("measured.json")).unwrap();
+    let mut places = Vec::new();
+    numbers(&good, String::new(), &mut places);
+    let extremes = [serde_json::json!(u64::MAX), serde_json::json!(0), serde_json::json!(1e308), serde_json::json!(-1e-308)];
+    let mut shown = 0;
+    let each = |of: usize| places.iter().enumerate().filter(move |(index, _)| index % of == 0);
+    for (extreme, place) in each(1).map(|(_, place)| (0, place)).chain(each(11).map(|(index, place)| (index / 11 % 4, place))) {
+        let mut bad = good.clone();
+        *bad.pointer_mut(place).unwrap() = extremes[extreme].clone();
+        let Ok(run) = crate::report::json::read_run(&bad.to_string()) else { continue };
+        shown += html::render(&run).len() + junit::render(&run).len() + markdown::render(&run).len();
+        assert!(!compare::rows(&run, &run).is_empty());
+    }
+    assert!(shown > 0);
+}

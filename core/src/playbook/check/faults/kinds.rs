@@ -79,6 +79,13 @@ fn http_status(entry: &Entry, problems: &mut Problems<'_>) -> Option<FaultKind> 
 fn status(entry: &Entry, problems: &mut Problems<'_>) -> Option<u16> {
     let text = fields::text(entry, problems)?;
     match text.parse::<u16>() {
+        // Their framing has no body: written over an answer with one they would break its connection.
+        Ok(204 | 205 | 304) => {
+            let message = format!("`{text}` has no body, and cannot be written over an answer that has one");
+            let draft = Draft::new(Code::OutOfRange, &entry.value.place, message);
+            problems.report(draft.advice("write a code from 200 to 599, but not 204, 205 or 304").replace("503"));
+            None
+        }
         // Interim answers (1xx) are no answers, and no client knows 6xx.
         Ok(status) if (200..=599).contains(&status) && text.len() == 3 => Some(status),
         _ => {
