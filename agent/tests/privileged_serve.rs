@@ -74,7 +74,10 @@ fn the_metrics_of_a_drill_agree_with_its_result() {
         let playbook = Playbook::new(&scene.chain, &scene.store).fault("{http_status: {status: 503, share: 50%}, to: store}");
         let id = daemon.drill(&playbook.expect("downstream QPS increase ≤ 20%").text());
         let drill = daemon.ended(&id);
-        assert_eq!((text(&drill, "/state"), text(&drill, "/verdict")), ("finished", "pass"), "{drill:#}");
+        // Which verdict it is depends on how busy the host is: what counts here is that all say the same.
+        assert_eq!(text(&drill, "/state"), "finished", "{drill:#}");
+        let verdict = text(&drill, "/verdict");
+        assert_eq!(verdict, text(&drill, "/result/verdict"));
         let in_result = |path: &str| -> u64 {
             let windows = drill.pointer("/result/windows").and_then(Value::as_array).unwrap();
             windows
@@ -88,7 +91,7 @@ fn the_metrics_of_a_drill_agree_with_its_result() {
             daemon.metric(r#"stormdrill_fault_packets_total{fault="http_status",outcome="hit"}"#),
             Some(count(&drill, "/result/faults/0/packets_hit") as f64)
         );
-        assert_eq!(daemon.metric(&format!("stormdrill_drill_verdict{{drill=\"{id}\",verdict=\"pass\"}}")), Some(1.0));
+        assert_eq!(daemon.metric(&format!("stormdrill_drill_verdict{{drill=\"{id}\",verdict=\"{verdict}\"}}")), Some(1.0));
         assert_eq!(daemon.metric(r#"stormdrill_connections{edge="store",role="downstream"}"#), None, "nobody observes it any more");
         daemon.stop();
     });

@@ -23,7 +23,9 @@ impl Nobody {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let program = dir.path().join("stormdrill");
-        fs::copy(PROGRAM, &program).unwrap();
+        // By a process of its own: a copy that this one still had open for writing while another test forks could not be run.
+        let copied = Command::new("cp").arg(PROGRAM).arg(&program).status().unwrap();
+        assert!(copied.success());
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         Self { dir }
     }

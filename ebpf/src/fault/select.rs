@@ -82,9 +82,9 @@ fn matches(packet: &Packet, rule: &FaultRule) -> bool {
             if flags & PORTLESS_SELECTED == 0 {
                 return false;
             }
-        } else if flags & BY_SOURCE_PORT != 0 && !maps::port_listed(packet.source_port, 0) {
-            return false;
-        } else if flags & BY_DESTINATION_PORT != 0 && !maps::port_listed(packet.destination_port, PORT_WORDS) {
+        } else if (flags & BY_SOURCE_PORT != 0 && !maps::port_listed(packet.source_port, 0))
+            || (flags & BY_DESTINATION_PORT != 0 && !maps::port_listed(packet.destination_port, PORT_WORDS))
+        {
             return false;
         }
     }
