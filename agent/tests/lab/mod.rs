@@ -317,6 +317,8 @@ pub(crate) fn holder(kind: &FaultKind, direction: Direction, edge: &EdgeSpec) {
     loop {
         let mut fault = apply(state_dir.as_ref(), kind.clone(), direction, edge.clone());
         if flaps {
+            // In place for about as long as it takes to build, so that kills at spread moments meet every stage.
+            std::thread::sleep(Duration::from_millis(20));
             assert!(fault.remove_blocking().error.is_none());
             continue;
         }
