@@ -99,7 +99,7 @@ fn a_playbooks_fault_reads_back_as_the_same_netem_that_tc_makes() {
 }
 
 #[test]
-fn a_gemodel_loses_its_stationary_share_in_bursts_of_its_length() {
+fn a_gemodel_loses_its_stationary_share() {
     in_namespace(|| {
         let peer = Peer::new();
         let state = tempfile::tempdir().unwrap();
@@ -218,7 +218,7 @@ fn stamped(socket: &UdpSocket) -> Option<(Duration, Duration)> {
 }
 
 #[test]
-fn a_normal_distribution_has_the_mean_and_the_deviation_that_were_asked() {
+fn a_normal_distribution_has_the_middle_and_the_spread_that_were_asked() {
     in_namespace(|| {
         let peer = Peer::new();
         let state = tempfile::tempdir().unwrap();
