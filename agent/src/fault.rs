@@ -12,8 +12,6 @@ pub mod capability;
 
 pub mod clean;
 
-pub mod clock;
-
 pub mod netem;
 
 mod distribution;

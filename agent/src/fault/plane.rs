@@ -12,8 +12,9 @@ use stormdrill_core::fault::{Backend, FaultCounts, FaultKind, FaultOutcome, Faul
 use stormdrill_wire::fault::LEASE_NS;
 use thiserror::Error;
 
+use crate::clock::monotonic_ns;
+
 use super::capability::Refusal;
-use super::clock::monotonic_ns;
 use super::connect::{Connect, ConnectError, ConnectPlan};
 use super::distribution_file::TableError;
 use super::hook_plan::{Carrier, HookPlan};
