@@ -18,6 +18,7 @@ use thiserror::Error;
 use tokio::sync::mpsc;
 
 use crate::clock;
+use crate::fault::plane::RENEW_EVERY;
 use crate::probe::ProbeError;
 use crate::report::log::chain;
 use crate::session::Session;
@@ -29,7 +30,7 @@ use faults::Faults;
 /// How often the ring buffer is emptied.
 const POLL: Duration = Duration::from_millis(5);
 /// How often a running fault's lease is renewed; the lease lasts three times as long.
-const RENEW_NS: u64 = 1_000_000_000;
+const RENEW_NS: u64 = RENEW_EVERY.as_secs() * 1_000_000_000;
 
 /// Why a drill could not be carried through. The faults are gone all the same.
 #[derive(Debug, Error)]
