@@ -101,7 +101,7 @@ impl Drills {
         self.store.keep(&record)?;
         let log = Arc::new(EventLog::new());
         let (abort, reasons) = mpsc::channel(8);
-        let live = Arc::new(Live::default());
+        let live = Arc::new(Live::new(&playbook.edges));
         let thread = {
             let (drills, record, log, live) = (Arc::clone(self), record.clone(), Arc::clone(&log), Arc::clone(&live));
             let observed = inner.settings.observed.clone();
