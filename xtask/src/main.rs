@@ -8,6 +8,7 @@ mod check;
 mod command;
 mod demo;
 mod deny;
+mod fuzz_api;
 #[path = "../../agent/build/objects.rs"]
 mod objects;
 mod paths;
@@ -51,6 +52,8 @@ enum Task {
     Deny,
     /// Two drills against the lab's chain of services
     Demo,
+    /// schemathesis against the running daemon
+    FuzzApi(fuzz_api::Options),
 }
 
 fn main() -> ExitCode {
@@ -77,6 +80,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Tidy => tidy::run()?,
         Task::Deny => deny::run()?,
         Task::Demo => demo::run()?,
+        Task::FuzzApi(options) => fuzz_api::run(&options)?,
     }
     Ok(ExitCode::SUCCESS)
 }

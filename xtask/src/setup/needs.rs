@@ -31,7 +31,7 @@ const fn need(part: Part, thing: &'static str, package: &'static str) -> Need {
 }
 
 /// What is looked for at every setup. The compiler and the linker for BPF are not here: they have more than one way to be had.
-pub(super) const NEEDS: [Need; 18] = [
+pub(super) const NEEDS: [Need; 23] = [
     need(Part::Build, "cc", "gcc"),
     need(Part::Build, "/usr/include/stdio.h", "libc6-dev"),
     need(Part::Build, "git", "git"),
@@ -53,6 +53,12 @@ pub(super) const NEEDS: [Need; 18] = [
     need(Part::Test, "chromedriver", "chromium-driver"),
     // A terminal without a screen, for `stormdrill top`.
     need(Part::Test, "tmux", "tmux"),
+    // For the daemon: TLS, socket activation, several hosts.
+    need(Part::Test, "curl", "curl"),
+    need(Part::Test, "openssl", "openssl"),
+    need(Part::Test, "systemd-socket-activate", "systemd"),
+    need(Part::Test, "etcd", "etcd-server"),
+    need(Part::Test, "etcdctl", "etcd-client"),
 ];
 
 /// Debian's second route to a BPF core.
