@@ -196,7 +196,10 @@ fn read(path: &Path, name: Name) -> Result<Record, JournalError> {
 }
 
 /// The inode of the calling thread's network namespace.
-pub(crate) fn namespace() -> Result<u64, JournalError> {
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn namespace() -> Result<u64, JournalError> {
     let path = Path::new("/proc/thread-self/ns/net");
     let metadata = fs::metadata(path).map_err(|source| JournalError::File { verb: "read", path: path.to_owned(), source })?;
     Ok(metadata.ino())
