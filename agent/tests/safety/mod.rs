@@ -4,6 +4,8 @@
 #![allow(dead_code, reason = "each test target uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+pub(crate) mod probe;
+
 use std::fs::File;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd as _;
@@ -272,7 +274,11 @@ impl Draws {
 /// Fails with the lines that differ, since a whole dump is a screenful.
 #[track_caller]
 pub(crate) fn assert_same(now: &str, before: &str, context: &str) {
-    let differs = |(now, before): (&str, &str)| (now != before).then(|| format!("now    {now}\nbefore {before}\n"));
+    let differs = |(now, before): (&str, &str)| {
+        let same = now.bytes().zip(before.bytes()).take_while(|(now, before)| now == before).count().saturating_sub(40);
+        let part = |text: &str| String::from_utf8_lossy(&text.as_bytes()[same..text.len().min(same + 300)]).into_owned();
+        (now != before).then(|| format!("now    …{}…\nbefore …{}…\n", part(now), part(before)))
+    };
     let count = now.lines().count().abs_diff(before.lines().count());
     let lines: String = now.lines().zip(before.lines()).filter_map(differs).collect();
     assert!(now == before, "{context}: {count} lines more or fewer\n{lines}");
