@@ -168,7 +168,8 @@ pub fn main() -> Exit {
     // A daemon's log is read later, when it is too late to ask for more.
     crate::report::log::install(if matches!(cli.command, Command::Serve { .. }) { "info" } else { "warn" });
     let socket = |given: Option<PathBuf>| given.unwrap_or_else(|| serve::default_socket(&cli.state_dir));
-    if !matches!(cli.command, Command::Clean { .. } | Command::Doctor { .. }) {
+    // Those others clean up themselves, or say more.
+    if !matches!(cli.command, Command::Clean { .. } | Command::Doctor { .. } | Command::Run(_) | Command::Serve { .. }) {
         clean::warn(&cli.state_dir);
     }
     match cli.command {

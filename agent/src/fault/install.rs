@@ -16,6 +16,7 @@ use super::hook_plan::{Carrier, HookPlan};
 use super::journal::{self, Journal, JournalError, Record};
 use super::link::{self, Link};
 use super::name::{Clsact, NETEM_HANDLE, Name, Owner};
+use super::namespace;
 use super::netlink::{Netlink, NetlinkError};
 use super::object::{Object, ObjectError};
 use super::qdisc::{self, Hooks, Qdisc};
@@ -88,6 +89,7 @@ impl Installed {
             name,
             owner,
             namespace: journal::namespace()?,
+            pid_namespace: namespace::own_pid().unwrap_or(0),
             interface: plan.link.name.clone(),
             place: Place { interface: plan.link.index, hook: plan.hook, priority: plan.carrier.priority(), handle: name.handle() },
             clsact,
