@@ -1,0 +1,24 @@
+//! The systems, one module each, in the order of the page.
+
+mod gateway;
+mod layers;
+
+use anyhow::Result;
+
+use super::result::Section;
+use super::scene::Scene;
+
+/// A system and its drills.
+pub(crate) struct System {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) run: fn(&Scene) -> Result<Section>,
+    /// Whether it has a short form.
+    pub(crate) short: bool,
+}
+
+/// All of them.
+pub(crate) const ALL: &[System] = &[
+    System { name: "layers", title: "Layers that all retry", run: layers::run, short: true },
+    System { name: "nginx", title: "nginx as a gateway", run: gateway::run, short: true },
+];
