@@ -62,6 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         bail!("the drills need root");
     }
     setup::ensure(&[Part::Seeds], None)?;
+    rig::environment()?;
     if !options.no_build {
         build::run(&build::Options::debug())?;
     }

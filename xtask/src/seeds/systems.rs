@@ -1,6 +1,8 @@
 //! The systems, one module each, in the order of the page.
 
+mod envoy;
 mod gateway;
+mod haproxy;
 mod layers;
 
 use anyhow::Result;
@@ -21,4 +23,6 @@ pub(crate) struct System {
 pub(crate) const ALL: &[System] = &[
     System { name: "layers", title: "Layers that all retry", run: layers::run, short: true },
     System { name: "nginx", title: "nginx as a gateway", run: gateway::run, short: true },
+    System { name: "haproxy", title: "HAProxy", run: haproxy::run, short: false },
+    System { name: "envoy", title: "Envoy and its retry budget", run: envoy::run, short: true },
 ];
