@@ -41,7 +41,7 @@ pub(super) struct StoreArgs {
     ignore_expired: Switch,
     /// A Retry-After of so many seconds in every answer
     #[arg(long, value_name = "SECONDS")]
-    retry_after: Option<u32>,
+    announce_retry_after: Option<u32>,
     /// At each SIGUSR1 the store serves only so many requests a second for --dip-for, and answers 503 to the rest
     #[arg(long, value_name = "N/s", default_value = "58/s", value_parser = rate)]
     dip: f64,
@@ -64,7 +64,7 @@ impl StoreArgs {
                 Switch::On => Expired::Serve,
                 Switch::Off => Expired::Drop,
             },
-            retry_after: self.retry_after,
+            retry_after: self.announce_retry_after,
             dip: Dip { capacity: self.dip, lasts: self.dip_for },
         }
     }
