@@ -4,6 +4,7 @@ mod envoy;
 mod gateway;
 mod haproxy;
 mod layers;
+mod playbooks;
 
 use anyhow::Result;
 
@@ -25,4 +26,5 @@ pub(crate) const ALL: &[System] = &[
     System { name: "nginx", title: "nginx as a gateway", run: gateway::run, short: true },
     System { name: "haproxy", title: "HAProxy", run: haproxy::run, short: false },
     System { name: "envoy", title: "Envoy and its retry budget", run: envoy::run, short: true },
+    System { name: "playbooks", title: "The shipped playbooks", run: playbooks::run, short: true },
 ];
