@@ -168,6 +168,9 @@ pub fn main() -> Exit {
     // A daemon's log is read later, when it is too late to ask for more.
     crate::report::log::install(if matches!(cli.command, Command::Serve { .. }) { "info" } else { "warn" });
     let socket = |given: Option<PathBuf>| given.unwrap_or_else(|| serve::default_socket(&cli.state_dir));
+    if !matches!(cli.command, Command::Clean { .. } | Command::Doctor { .. }) {
+        clean::warn(&cli.state_dir);
+    }
     match cli.command {
         Command::Run(args) => run::run(&args, &cli.state_dir),
         Command::Validate { playbooks } => playbook_command(|out, err| validate::run(&playbooks, &[], Style::of_stderr(), out, err)),

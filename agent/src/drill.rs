@@ -13,10 +13,12 @@ use stormdrill_core::track::TrackConfig;
 use thiserror::Error;
 use tokio::sync::mpsc;
 
+use crate::claim::{Claim, ClaimError};
 use crate::clock;
 use crate::driver::faults::Faults;
 use crate::driver::{self, DriverError, Outcome, Progress};
 use crate::fault::clean::{self, CleanError, CleanProblem, Force};
+use crate::fault::journal::{self, JournalError};
 use crate::fault::plane::{FaultError, Plane};
 use crate::host;
 use crate::load::{self, LoadError};
@@ -32,9 +34,13 @@ pub enum DrillError {
     #[error(transparent)]
     Fault(#[from] FaultError),
     #[error(transparent)]
+    Claim(#[from] ClaimError),
+    #[error(transparent)]
     Probe(#[from] ProbeError),
     #[error(transparent)]
     Driver(#[from] DriverError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     #[error("look for what a killed drill left")]
     Leftovers(#[source] CleanError),
     #[error("a killed drill's fault is still there; `stormdrill clean` has to succeed first")]
@@ -72,6 +78,8 @@ pub fn carry_out(
     let (outcome, load) = runtime.block_on(async {
         // First of all, so that a signal that comes while the probe is loaded ends the drill in good order.
         let mut abort = abort().map_err(DrillError::Runtime)?;
+        let edges: Vec<EdgeSpec> = targets(playbook).into_iter().map(|(_, edge)| edge).collect();
+        let _claim = Claim::take(state_dir, id, journal::namespace()?, &edges)?;
         let prepared = Plane::new(state_dir).prepare(targets(playbook)).await?;
         leave_no_leftovers(state_dir, &mut |line| progress.note(line))?;
         let cgroup = host::scope(&playbook.scope, state_dir)?;

@@ -65,7 +65,7 @@ impl State {
 pub(super) fn run(json: bool, state_dir: &Path) -> Exit {
     let mut checks = vec![observation(state_dir)];
     checks.extend(Capability::ALL.into_iter().map(|capability| check(capability, &capability::try_one(capability))));
-    let leftovers = match clean::leftovers() {
+    let leftovers = match clean::leftovers(state_dir) {
         Ok(leftovers) => leftovers,
         Err(error) => {
             complain(&chain(&error));

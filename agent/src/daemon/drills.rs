@@ -16,8 +16,10 @@ use super::log::EventLog;
 use super::overlap::overlap;
 use super::progress::Live;
 use super::store::{Record, Request, State, Store, StoreError};
+use crate::claim::{Claim, ClaimError};
 use crate::drill::{self, Carried, DrillError};
 use crate::driver::Progress;
+use crate::fault::journal;
 use crate::metrics::Metrics;
 use crate::report::log::chain;
 use crate::{clock, host};
@@ -38,6 +40,11 @@ pub trait Carry: Send + Sync {
         abort: mpsc::Receiver<String>,
         progress: &mut dyn Progress,
     ) -> Result<Carried, DrillError>;
+
+    /// The drill of another process that disturbs one of these targets, if there is one.
+    fn taken(&self, _targets: &[EdgeSpec]) -> Option<String> {
+        None
+    }
 }
 
 /// Carries drills out for real.
@@ -56,6 +63,14 @@ impl Carry for Host {
         progress: &mut dyn Progress,
     ) -> Result<Carried, DrillError> {
         drill::carry_out(playbook, &self.journal_dir, id, || Ok(abort), progress)
+    }
+
+    fn taken(&self, targets: &[EdgeSpec]) -> Option<String> {
+        // What keeps it from being told keeps the drill from starting, a little later and with the reason.
+        match Claim::check(&self.journal_dir, journal::namespace().ok()?, targets) {
+            Err(ClaimError::Taken { id, .. }) => Some(id),
+            _ => None,
+        }
     }
 }
 
@@ -213,6 +228,9 @@ impl Drills {
         let running = || inner.entries.iter().filter_map(|entry| Some((&entry.record, entry.running.as_ref()?)));
         if let Some((record, _)) = running().find(|(_, running)| overlap(&running.targets, &targets)) {
             return Err(StartError::Overlap { id: record.id.clone() });
+        }
+        if let Some(id) = self.carry.taken(&targets) {
+            return Err(StartError::Overlap { id });
         }
         let limit = inner.settings.running;
         if running().count() >= limit {

@@ -45,6 +45,14 @@ pub enum InstallError {
         /// The interface.
         interface: String,
     },
+    /// Another network namespace cannot be entered.
+    #[error("enter the network namespace {namespace}")]
+    Namespace {
+        /// Its inode.
+        namespace: u64,
+        /// Why.
+        source: io::Error,
+    },
     /// Something of ours is still there after its removal.
     #[error("{name} is still on {interface} after its removal")]
     StillThere {
@@ -159,7 +167,11 @@ impl Installed {
     pub(crate) fn stop(&mut self) -> Result<(), InstallError> {
         // Even if the map cannot be written, the filter goes.
         let _ = self.object.lease_until(0);
-        Ok(filter::delete(&mut self.netlink, self.record.place)?)
+        // By its name, not by its place alone: where ours was refused because the place was taken, the other's stays.
+        if is_there(&mut self.netlink, &self.record)? {
+            filter::delete(&mut self.netlink, self.record.place)?;
+        }
+        Ok(())
     }
 
     /// Waits until delayed packets have left the ifb, for as long as they can take.

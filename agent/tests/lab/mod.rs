@@ -34,6 +34,11 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) fn new() -> Self {
+        Self::with_queues(1)
+    }
+
+    /// The same, with so many queues on each end.
+    pub(crate) fn with_queues(queues: u32) -> Self {
         let (work, jobs) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         let (ready, id) = mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -47,7 +52,10 @@ impl Peer {
         });
         let id = id.recv().unwrap().to_string();
         let peer = Self { work, thread: Some(thread) };
-        run("ip", &["link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", &id]);
+        let queues = queues.to_string();
+        let (near, far) = (["numtxqueues", &queues, "numrxqueues", &queues], ["numtxqueues", &queues, "numrxqueues", &queues]);
+        let all = [["link", "add", "v0"].as_slice(), &near, &["type", "veth", "peer", "name", "v1", "netns", &id], &far].concat();
+        run("ip", &all);
         let set_up = |device: &str, number: &str| {
             run("ip", &["address", "add", &format!("10.9.0.{number}/24"), "dev", device]);
             run("ip", &["address", "add", &format!("fd09::{number}/64"), "dev", device, "nodad"]);
