@@ -177,6 +177,12 @@ impl Outcome {
             .sum()
     }
 
+    /// An edge's counts in each window of a phase.
+    pub(crate) fn windows(&self, edge: &str, phase: &str) -> Vec<&Value> {
+        let windows = self.json["windows"].as_array().into_iter().flatten().filter(|window| window["phase"] == phase);
+        windows.filter_map(|window| window["edges"].as_array()?.iter().find(|one| one["name"] == edge)).collect()
+    }
+
     /// Retries on an edge in a phase, whatever tells them.
     pub(crate) fn retries(&self, edge: &str, phase: &str) -> Result<u64> {
         let retries = &self.phase(edge, phase)?["retries"];

@@ -1,9 +1,12 @@
 //! The systems, one module each, in the order of the page.
 
+mod capacity;
 mod envoy;
 mod gateway;
 mod haproxy;
 mod layers;
+mod listings;
+mod metastable;
 mod playbooks;
 
 use anyhow::Result;
@@ -23,8 +26,11 @@ pub(crate) struct System {
 /// All of them.
 pub(crate) const ALL: &[System] = &[
     System { name: "layers", title: "Layers that all retry", run: layers::run, short: true },
+    System { name: "capacity", title: "A store with little capacity for a moment", run: capacity::run, short: false },
     System { name: "nginx", title: "nginx as a gateway", run: gateway::run, short: true },
     System { name: "haproxy", title: "HAProxy", run: haproxy::run, short: false },
     System { name: "envoy", title: "Envoy and its retry budget", run: envoy::run, short: true },
+    System { name: "metastable", title: "Outages that outlive their cause", run: metastable::run, short: false },
+    System { name: "listings", title: "The articles' own code", run: listings::run, short: false },
     System { name: "playbooks", title: "The shipped playbooks", run: playbooks::run, short: true },
 ];
