@@ -12,6 +12,7 @@ use crate::exit::Exit;
 use crate::host;
 use crate::playbook_file::Override;
 
+pub mod audit;
 mod clean;
 mod doctor;
 mod observe;
@@ -106,6 +107,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Read configurations of gateways and clients, and say what one request can become. Exits 0, 1 with findings, 64 unreadable.
+    Audit(audit::Arguments),
     /// Remove what a killed drill left in the kernel.
     Clean {
         /// Also end the faults of drills that are still running, whoever runs them and wherever their state is kept.
@@ -170,9 +173,9 @@ pub fn main() -> Exit {
     let socket = |given: Option<PathBuf>| given.unwrap_or_else(|| serve::default_socket(&cli.state_dir));
     match cli.command {
         Command::Run(args) => run::run(&args, &cli.state_dir),
-        Command::Validate { playbooks } => playbook_command(|out, err| validate::run(&playbooks, &[], Style::of_stderr(), out, err)),
+        Command::Validate { playbooks } => answer(|out, err| validate::run(&playbooks, &[], Style::of_stderr(), out, err)),
         Command::Plan { playbook, set } => {
-            playbook_command(|out, err| plan::run(&playbook, &set, &host::facts(), Style::of_stderr(), out, err))
+            answer(|out, err| plan::run(&playbook, &set, &host::facts(), Style::of_stderr(), out, err))
         }
         Command::Observe(args) => observe::run(&args, &cli.state_dir),
         Command::Serve { config } => serve::run(config.as_deref(), &cli.state_dir),
@@ -181,14 +184,16 @@ pub fn main() -> Exit {
         Command::Report { result, format, output } => report::report(&result, format, output.as_deref()),
         Command::Compare { before, after } => report::compare(&before, &after),
         Command::Doctor { json } => doctor::run(json, &cli.state_dir),
+        Command::Audit(args) => answer(|out, err| audit::run(&args, Style::of_stdout(), out, err)),
         Command::Clean { force } => clean::run(&cli.state_dir, force),
     }
 }
 
-/// Runs a command that says something about playbooks: a closed pipe ends it quietly.
-fn playbook_command(command: impl FnOnce(&mut dyn io::Write, &mut dyn io::Write) -> io::Result<u8>) -> Exit {
+/// Runs a command that looks at files and answers: a closed pipe ends it quietly.
+fn answer(command: impl FnOnce(&mut dyn io::Write, &mut dyn io::Write) -> io::Result<u8>) -> Exit {
     match command(&mut io::stdout().lock(), &mut io::stderr().lock()) {
         Ok(0) => Exit::Pass,
+        Ok(1) => Exit::Fail,
         Ok(_) => Exit::Usage,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Pass,
         Err(error) => {

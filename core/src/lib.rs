@@ -34,3 +34,5 @@ pub mod judge;
 pub mod result;
 
 pub mod report;
+
+pub mod audit;
