@@ -18,6 +18,7 @@ mod doctor;
 mod observe;
 mod output;
 pub mod plan;
+pub mod predict;
 mod remote;
 mod report;
 mod run;
@@ -109,6 +110,8 @@ enum Command {
     },
     /// Read configurations of gateways and clients, and say what one request can become. Exits 0, 1 with findings, 64 unreadable.
     Audit(audit::Arguments),
+    /// Predict, without any traffic, what tries, failures, budgets and capacity lead to.
+    Predict(predict::Arguments),
     /// Remove what a killed drill left in the kernel.
     Clean {
         /// Also end the faults of drills that are still running, whoever runs them and wherever their state is kept.
@@ -174,9 +177,7 @@ pub fn main() -> Exit {
     match cli.command {
         Command::Run(args) => run::run(&args, &cli.state_dir),
         Command::Validate { playbooks } => answer(|out, err| validate::run(&playbooks, &[], Style::of_stderr(), out, err)),
-        Command::Plan { playbook, set } => {
-            answer(|out, err| plan::run(&playbook, &set, &host::facts(), Style::of_stderr(), out, err))
-        }
+        Command::Plan { playbook, set } => answer(|out, err| plan::run(&playbook, &set, &host::facts(), Style::of_stderr(), out, err)),
         Command::Observe(args) => observe::run(&args, &cli.state_dir),
         Command::Serve { config } => serve::run(config.as_deref(), &cli.state_dir),
         Command::Status { json, socket: given } => remote::status(&socket(given), json),
@@ -185,6 +186,7 @@ pub fn main() -> Exit {
         Command::Compare { before, after } => report::compare(&before, &after),
         Command::Doctor { json } => doctor::run(json, &cli.state_dir),
         Command::Audit(args) => answer(|out, err| audit::run(&args, Style::of_stdout(), out, err)),
+        Command::Predict(args) => answer(|out, err| predict::run(&args, Style::of_stderr(), out, err)),
         Command::Clean { force } => clean::run(&cli.state_dir, force),
     }
 }

@@ -181,10 +181,9 @@ fn read(input: usize, file: &File) -> Result<(Layer, Vec<Finding>), Refused> {
     let format = match file.format {
         Some(format) => format,
         None => detect::format(&file.text).ok_or_else(|| {
-            source.refuse(0..0, "this is no configuration that is known here").help(format!(
-                "name its kind with `--format`, one of {}",
-                crate::wording::listed(&Format::ALL.map(Format::as_str))
-            ))
+            source
+                .refuse(0..0, "this is no configuration that is known here")
+                .help(format!("name its kind with `--format`, one of {}", crate::wording::listed(&Format::ALL.map(Format::as_str))))
         })?,
     };
     let mut policies: Vec<Policy> = match format {
@@ -202,9 +201,9 @@ fn read(input: usize, file: &File) -> Result<(Layer, Vec<Finding>), Refused> {
                 .help(format!("its routes are {}", crate::wording::listed(&names))));
         }
     } else if policies.is_empty() {
-        return Err(source.refuse(0..0, format!("nothing in this {} configuration passes requests on", format.as_str())).help(
-            "give the file that has the routes; for nginx, the output of `nginx -T` has every included file",
-        ));
+        return Err(source
+            .refuse(0..0, format!("nothing in this {} configuration passes requests on", format.as_str()))
+            .help("give the file that has the routes; for nginx, the output of `nginx -T` has every included file"));
     }
     let mut findings = source.into_findings();
     if file.only.is_some() {

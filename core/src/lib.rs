@@ -36,3 +36,5 @@ pub mod result;
 pub mod report;
 
 pub mod audit;
+
+pub mod predict;

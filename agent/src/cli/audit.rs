@@ -9,8 +9,7 @@ use stormdrill_core::audit::finding::Severity;
 use stormdrill_core::audit::layer::Layer;
 use stormdrill_core::audit::{self, File, Format, Input, json, text};
 
-use crate::diagnostic::finding;
-use crate::diagnostic::Style;
+use crate::diagnostic::{Style, finding};
 
 /// Exit codes: nothing at or above `--fail-on`, something, bad usage.
 const CLEAN: u8 = 0;
@@ -189,7 +188,7 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn named_text(input: &Input) -> (String, String) {
+pub(super) fn named_text(input: &Input) -> (String, String) {
     match input {
         Input::File(file) => (file.name.clone(), file.text.clone()),
         Input::Stated(layer) => (layer.name.clone(), String::new()),

@@ -15,12 +15,16 @@ pub(super) fn findings(layers: &[Layer], ways: &[Way], max_calls: Option<u64>) -
     if retrying.len() > 1 {
         let names: Vec<&str> = retrying.iter().map(|step| layers[step.layer].name.as_str()).collect();
         found.push(
-            Finding::new(Rule::SeveralLayers, None, format!("{} layers retry the same failure: {} = {}", names.len(), product(worst), worst.calls))
-                .label(format!("when the dependency fails with {}", worst.start))
-                .help(format!(
-                    "let one of {} retry, and the others pass the failure on at once: their tries multiply, they do not add up",
-                    crate::wording::listed(&names)
-                )),
+            Finding::new(
+                Rule::SeveralLayers,
+                None,
+                format!("{} layers retry the same failure: {} = {}", names.len(), product(worst), worst.calls),
+            )
+            .label(format!("when the dependency fails with {}", worst.start))
+            .help(format!(
+                "let one of {} retry, and the others pass the failure on at once: their tries multiply, they do not add up",
+                crate::wording::listed(&names)
+            )),
         );
     }
     if let Some(max) = max_calls.filter(|max| worst.calls > Calls { unlimited: false, product: *max }) {
@@ -51,13 +55,7 @@ fn gives_up_first(caller: &Layer, callee: &Layer) -> Option<Finding> {
     if limit >= longest {
         return None;
     }
-    let message = format!(
-        "`{}` gives up after {}, while `{}` may go on for {}",
-        caller.name,
-        shown(limit),
-        callee.name,
-        shown(longest)
-    );
+    let message = format!("`{}` gives up after {}, while `{}` may go on for {}", caller.name, shown(limit), callee.name, shown(longest));
     Some(
         Finding::new(Rule::CallerGivesUpFirst, place.or(slowest.place), message)
             .label("what the callee still does then is for nobody, and comes on top of the caller's next try")

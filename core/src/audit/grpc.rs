@@ -58,14 +58,19 @@ fn policy(source: &mut Source<'_>, config: &Node, method: &Node) -> Policy {
         } else {
             let place = source.place(entry.key_range.clone());
             let finding = Finding::new(Rule::NoBudget, place, "retries are not throttled: in an outage every call makes all its attempts");
-            source.report(finding.label("no `retryThrottling` in this config").help(
-                "add beside `methodConfig`:\n  \"retryThrottling\": {\"maxTokens\": 10, \"tokenRatio\": 0.1}",
-            ));
+            source.report(
+                finding
+                    .label("no `retryThrottling` in this config")
+                    .help("add beside `methodConfig`:\n  \"retryThrottling\": {\"maxTokens\": 10, \"tokenRatio\": 0.1}"),
+            );
         }
         if policy.total_timeout.is_none() && policy.tries.retries() {
             let place = source.place(entry.key_range.clone());
-            let finding = Finding::new(Rule::NoTimeLimit, place, "attempts go on for as long as the caller's own deadline allows, if it has one");
-            source.report(finding.label("no `timeout` in this method config").help("add, as a deadline over all attempts:\n  \"timeout\": \"1s\""));
+            let finding =
+                Finding::new(Rule::NoTimeLimit, place, "attempts go on for as long as the caller's own deadline allows, if it has one");
+            source.report(
+                finding.label("no `timeout` in this method config").help("add, as a deadline over all attempts:\n  \"timeout\": \"1s\""),
+            );
         }
     }
     policy
@@ -147,7 +152,9 @@ fn statuses(source: &mut Source<'_>, policy: &Entry, key: &str) -> Vec<u8> {
             source.report(finding.label("the request is at fault, not the server").help("retry UNAVAILABLE alone"));
         } else if DOUBTFUL.contains(&code) {
             let finding = Finding::new(Rule::MaybeCarriedOut, place, format!("behind {name} the call may have been carried out"));
-            source.report(finding.label("a retry may do it twice").help("retry it for idempotent methods only, by a method config of their own"));
+            source.report(
+                finding.label("a retry may do it twice").help("retry it for idempotent methods only, by a method config of their own"),
+            );
         } else if code == EXHAUSTED {
             let finding = Finding::new(Rule::RetriesOverload, place, format!("{name} says that there is too much already"));
             source.report(finding.label("a retry adds to it").help("leave it out, unless the server sends `grpc-retry-pushback-ms`"));
@@ -163,8 +170,7 @@ fn statuses(source: &mut Source<'_>, policy: &Entry, key: &str) -> Vec<u8> {
 
 fn backoff(source: &mut Source<'_>, policy: &Entry) -> String {
     let text = |key| policy.value.get(key).and_then(Node::text);
-    let missing: Vec<&str> =
-        ["initialBackoff", "maxBackoff", "backoffMultiplier"].into_iter().filter(|key| text(key).is_none()).collect();
+    let missing: Vec<&str> = ["initialBackoff", "maxBackoff", "backoffMultiplier"].into_iter().filter(|key| text(key).is_none()).collect();
     if !missing.is_empty() {
         let place = source.place(policy.key_range.clone());
         let what = crate::wording::listed(&missing);
@@ -208,7 +214,8 @@ fn throttling(source: &mut Source<'_>, config: &Node) {
             let ratio = number.unwrap_or(1.0);
             let place = source.place(node.range.clone());
             let share = crate::units::share::print((ratio / (1.0 + ratio) * 1000.0).round() / 1000.0);
-            let finding = Finding::new(Rule::WeakBudget, place, format!("throttling starts only when {share} of all attempts fail for long"));
+            let finding =
+                Finding::new(Rule::WeakBudget, place, format!("throttling starts only when {share} of all attempts fail for long"));
             source.report(finding.label("each success gives so much back").help("write `\"tokenRatio\": 0.1`, which throttles above 9%"));
         }
     }

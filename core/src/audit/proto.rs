@@ -58,9 +58,16 @@ mod tests {
     #[test]
     fn durations_of_all_these_systems_are_read() {
         let millis = |millis| Some(Duration::from_millis(millis));
-        for (text, read) in
-            [("0.5s", millis(500)), ("500ms", millis(500)), ("1m30s", millis(90_000)), ("0s", millis(0)), ("5", None), ("", None), ("1s5", None), ("s", None)]
-        {
+        for (text, read) in [
+            ("0.5s", millis(500)),
+            ("500ms", millis(500)),
+            ("1m30s", millis(90_000)),
+            ("0s", millis(0)),
+            ("5", None),
+            ("", None),
+            ("1s5", None),
+            ("s", None),
+        ] {
             assert_eq!(parse(text), read, "{text}");
         }
     }

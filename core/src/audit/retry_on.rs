@@ -64,8 +64,18 @@ fn unknown(source: &mut Source<'_>, node: &Node, word: &str) {
     let place = source.place(node.range.clone());
     let message = format!("`{}` is no condition that Envoy knows: it is passed over in silence", crate::wording::excerpt(word));
     let known = [
-        "5xx", "gateway-error", "reset", "connect-failure", "refused-stream", "retriable-4xx", "retriable-status-codes", "cancelled",
-        "deadline-exceeded", "internal", "resource-exhausted", "unavailable",
+        "5xx",
+        "gateway-error",
+        "reset",
+        "connect-failure",
+        "refused-stream",
+        "retriable-4xx",
+        "retriable-status-codes",
+        "cancelled",
+        "deadline-exceeded",
+        "internal",
+        "resource-exhausted",
+        "unavailable",
     ];
     let help = crate::wording::nearest(word, known).map_or_else(
         || "the usual one is `connect-failure,refused-stream,unavailable`".to_owned(),
@@ -85,14 +95,18 @@ fn judge(source: &mut Source<'_>, read: &Conditions, node: &Node) {
     if !refusals.is_empty() {
         let refusals: Vec<&str> = refusals.iter().map(String::as_str).collect();
         let message = format!("{} will be the same the next time", crate::wording::listed(&refusals));
-        source.report(Finding::new(Rule::RetriesRefusals, place, message).label("the request is at fault, not the server").help(
-            "retry what says that nothing was done: `connect-failure,refused-stream,unavailable`",
-        ));
+        source.report(
+            Finding::new(Rule::RetriesRefusals, place, message)
+                .label("the request is at fault, not the server")
+                .help("retry what says that nothing was done: `connect-failure,refused-stream,unavailable`"),
+        );
     }
     if read.kinds.contains(Kind::Http(429)) || read.kinds.contains(Kind::Grpc(8)) {
         let message = "answers that say that there is too much already are answered with more";
-        source.report(Finding::new(Rule::RetriesOverload, place, message).label("429 or RESOURCE_EXHAUSTED is retried").help(
-            "leave it out, or add `rate_limited_retry_back_off`, which waits for as long as the server asks",
-        ));
+        source.report(
+            Finding::new(Rule::RetriesOverload, place, message)
+                .label("429 or RESOURCE_EXHAUSTED is retried")
+                .help("leave it out, or add `rate_limited_retry_back_off`, which waits for as long as the server asks"),
+        );
     }
 }

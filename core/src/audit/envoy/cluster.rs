@@ -24,7 +24,8 @@ pub(super) enum Limit<'a> {
 impl<'a> Clusters<'a> {
     /// A cluster is a mapping with a name and something that only clusters have.
     pub(super) fn find(documents: &'a [Node]) -> Self {
-        const MARKS: [&str; 6] = ["load_assignment", "circuit_breakers", "lb_policy", "eds_cluster_config", "connect_timeout", "cluster_type"];
+        const MARKS: [&str; 6] =
+            ["load_assignment", "circuit_breakers", "lb_policy", "eds_cluster_config", "connect_timeout", "cluster_type"];
         let mut found = HashMap::new();
         for document in documents {
             document.each_map(&mut |map| {
@@ -48,7 +49,8 @@ impl<'a> Clusters<'a> {
         };
         if let Some(budget) = threshold.get("retry_budget") {
             let percent = budget.get("budget_percent").map(Node::unwrapped);
-            let read = percent.and_then(Node::text).and_then(|text| text.parse::<f64>().ok()).filter(|percent| (0.0..=100.0).contains(percent));
+            let read =
+                percent.and_then(Node::text).and_then(|text| text.parse::<f64>().ok()).filter(|percent| (0.0..=100.0).contains(percent));
             if let Some(node) = percent
                 && read.is_none()
             {

@@ -15,21 +15,26 @@ const LARGE_NUMBER: u32 = 100;
 
 pub(super) fn check(source: &mut Source<'_>, retry: &Entry, action: &Node, policy: &Policy, limit: Option<Limit<'_>>) {
     let at = source.place(retry.key_range.clone());
-    let retries_timeouts = ["5xx", "gateway-error", "reset"].iter().any(|word| policy.words.split([',', ' ']).any(|part| part.trim() == *word));
+    let retries_timeouts =
+        ["5xx", "gateway-error", "reset"].iter().any(|word| policy.words.split([',', ' ']).any(|part| part.trim() == *word));
     match (policy.try_timeout, policy.total_timeout) {
         (Some(each), Some(total)) if each >= total => {
             let place = retry.value.get("per_try_timeout").map_or(at, |node| source.place(node.range.clone()));
-            let message = format!("a try may take {}, the whole route {}: the limit on a try never takes effect", shown(each), shown(total));
-            source.report(Finding::new(Rule::TryTimeoutTooLong, place, message).label("not below the route's timeout").help(format!(
-                "write less than {} divided by the tries, or raise the route's `timeout`",
-                shown(total)
-            )));
+            let message =
+                format!("a try may take {}, the whole route {}: the limit on a try never takes effect", shown(each), shown(total));
+            source.report(
+                Finding::new(Rule::TryTimeoutTooLong, place, message)
+                    .label("not below the route's timeout")
+                    .help(format!("write less than {} divided by the tries, or raise the route's `timeout`", shown(total))),
+            );
         }
         (None, _) if retries_timeouts => {
             let message = "a call that hangs is never retried: without a limit on a try, its time is the route's own";
-            source.report(Finding::new(Rule::NeverRetries, at, message).label("no `per_try_timeout`").help(
-                "add, if hanging calls shall be retried:\n  per_try_timeout: 1s",
-            ));
+            source.report(
+                Finding::new(Rule::NeverRetries, at, message)
+                    .label("no `per_try_timeout`")
+                    .help("add, if hanging calls shall be retried:\n  per_try_timeout: 1s"),
+            );
         }
         _ => {}
     }
@@ -50,15 +55,19 @@ pub(super) fn check(source: &mut Source<'_>, retry: &Entry, action: &Node, polic
     }
     if policy.retries.contains(Kind::Http(503)) && retry.value.get("rate_limited_retry_back_off").is_none() {
         let message = "a server that asks to wait (Retry-After) is not waited for";
-        source.report(Finding::new(Rule::RetriesOverload, at, message).label("no `rate_limited_retry_back_off`").help(
-            "add:\n  rate_limited_retry_back_off: {reset_headers: [{name: Retry-After, format: SECONDS}]}",
-        ));
+        source.report(
+            Finding::new(Rule::RetriesOverload, at, message)
+                .label("no `rate_limited_retry_back_off`")
+                .help("add:\n  rate_limited_retry_back_off: {reset_headers: [{name: Retry-After, format: SECONDS}]}"),
+        );
     }
     if policy.marker.is_none() {
         let message = "attempts carry no number: the upstream cannot tell a retry from a first try";
-        source.report(Finding::new(Rule::NoMarker, at, message).label("no `include_request_attempt_count`").help(
-            "add to the virtual host:\n  include_request_attempt_count: true",
-        ));
+        source.report(
+            Finding::new(Rule::NoMarker, at, message)
+                .label("no `include_request_attempt_count`")
+                .help("add to the virtual host:\n  include_request_attempt_count: true"),
+        );
     }
     budget(source, retry, limit);
 }
@@ -78,18 +87,22 @@ fn budget(source: &mut Source<'_>, retry: &Entry, limit: Option<Limit<'_>>) {
         Some(Limit::Static { retries, node: Some(node) }) if retries > LARGE_NUMBER => {
             let place = source.place(node.range.clone());
             let message = format!("{retries} retries at the same time limit nothing in an outage");
-            source.report(Finding::new(Rule::WeakBudget, place, message).label("`max_retries`").help(
-                "write a share of the traffic instead:\n  retry_budget: {budget_percent: {value: 20}, min_retry_concurrency: 3}",
-            ));
+            source.report(
+                Finding::new(Rule::WeakBudget, place, message)
+                    .label("`max_retries`")
+                    .help("write a share of the traffic instead:\n  retry_budget: {budget_percent: {value: 20}, min_retry_concurrency: 3}"),
+            );
         }
         Some(Limit::Static { .. }) => {}
         Some(Limit::Budget { percent, floor, node }) => {
             let place = source.place(node.range.clone());
             if percent > LARGE_SHARE {
                 let message = format!("a budget of {percent}% of all requests lets the traffic grow by {}", growth(percent));
-                source.report(Finding::new(Rule::WeakBudget, place, message).label("of active and pending requests").help(
-                    "20% lets it grow by 25%:\n  budget_percent: {value: 20}",
-                ));
+                source.report(
+                    Finding::new(Rule::WeakBudget, place, message)
+                        .label("of active and pending requests")
+                        .help("20% lets it grow by 25%:\n  budget_percent: {value: 20}"),
+                );
             }
             let message = format!(
                 "the budget counts requests at the same time: while failures are fast, {floor} concurrent retries can be many in a second"
@@ -115,8 +128,10 @@ pub(super) fn hedging(source: &mut Source<'_>, nodes: [&Node; 2], policy: &Polic
         let place = source.place(node.range.clone());
         let each = policy.try_timeout.map_or_else(|| "its limit".to_owned(), shown);
         let message = format!("a try that takes longer than {each} is not ended when the next begins: slowness alone multiplies the calls");
-        source.report(Finding::new(Rule::Hedging, place, message).label("hedging").help(
-            "set `per_try_timeout` to a high percentile of the latency, and hedge only routes that read",
-        ));
+        source.report(
+            Finding::new(Rule::Hedging, place, message)
+                .label("hedging")
+                .help("set `per_try_timeout` to a high percentile of the latency, and hedge only routes that read"),
+        );
     }
 }

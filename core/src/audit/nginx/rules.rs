@@ -23,9 +23,11 @@ pub(super) fn check(source: &mut Source<'_>, passing: &Passing<'_>, policy: &Pol
     if let Some(range) = passing.target.keepalive.clone() {
         let place = source.place(range);
         let message = "a failure on a connection that was kept open gives the try back: there may be more tries than the limit";
-        source.report(Finding::new(Rule::ExtraTries, place, message).label("connections are kept").help(
-            "keep `keepalive_timeout` here below that of the servers, so that they do not close connections that nginx still uses",
-        ));
+        source.report(
+            Finding::new(Rule::ExtraTries, place, message).label("connections are kept").help(
+                "keep `keepalive_timeout` here below that of the servers, so that they do not close connections that nginx still uses",
+            ),
+        );
     }
 }
 
@@ -33,21 +35,30 @@ fn conditions(source: &mut Source<'_>, passing: &Passing<'_>, policy: &Policy) {
     let Some(setting) = passing.settings.get(passing.module, "next_upstream") else { return };
     let name = format!("{}_next_upstream", passing.module);
     let without = |word: &str| {
-        let kept: Vec<&str> = setting.arguments.iter().map(|argument| argument.text.as_str()).filter(|argument| *argument != word).collect();
+        let kept: Vec<&str> =
+            setting.arguments.iter().map(|argument| argument.text.as_str()).filter(|argument| *argument != word).collect();
         format!("write:\n  {name} {};", if kept.is_empty() { "off".to_owned() } else { kept.join(" ") })
     };
     for word in &setting.arguments {
         let place = source.place(word.range.clone());
         match (word.text.as_str(), status(&word.text)) {
             ("non_idempotent", _) => source.report(
-                Finding::new(Rule::RepeatsWrites, place, "POST, LOCK and PATCH are sent again though the first server may have carried them out")
-                    .label("an order placed twice")
-                    .help(without("non_idempotent")),
+                Finding::new(
+                    Rule::RepeatsWrites,
+                    place,
+                    "POST, LOCK and PATCH are sent again though the first server may have carried them out",
+                )
+                .label("an order placed twice")
+                .help(without("non_idempotent")),
             ),
             (_, Some(403 | 404)) => source.report(
-                Finding::new(Rule::RetriesRefusals, place, format!("`{}` is no failure of the server: the next one will say the same", word.text))
-                    .label("every such answer visits the other servers")
-                    .help(without(&word.text)),
+                Finding::new(
+                    Rule::RetriesRefusals,
+                    place,
+                    format!("`{}` is no failure of the server: the next one will say the same", word.text),
+                )
+                .label("every such answer visits the other servers")
+                .help(without(&word.text)),
             ),
             (_, Some(429)) => source.report(
                 Finding::new(Rule::RetriesOverload, place, "a server that answers 429 asks for less, and gets the next try at once")
@@ -71,7 +82,10 @@ fn conditions(source: &mut Source<'_>, passing: &Passing<'_>, policy: &Policy) {
             _ => {}
         }
     }
-    if policy.tries == Tries::AtMost(1) && passing.target.peers == Some(1) && setting.arguments.iter().any(|word| status(&word.text).is_some()) {
+    if policy.tries == Tries::AtMost(1)
+        && passing.target.peers == Some(1)
+        && setting.arguments.iter().any(|word| status(&word.text).is_some())
+    {
         let place = source.place(setting.range.clone());
         source.report(
             Finding::new(Rule::NeverRetries, place, format!("{} has one server, so nothing is ever tried again", passing.target.name))
@@ -82,9 +96,10 @@ fn conditions(source: &mut Source<'_>, passing: &Passing<'_>, policy: &Policy) {
 }
 
 fn number_of_tries(source: &mut Source<'_>, passing: &Passing<'_>) {
-    let limited = passing.settings.get(passing.module, "next_upstream_tries").is_some_and(|setting| {
-        setting.arguments.first().is_some_and(|word| word.text.parse::<u32>().is_ok_and(|limit| limit > 0))
-    });
+    let limited = passing
+        .settings
+        .get(passing.module, "next_upstream_tries")
+        .is_some_and(|setting| setting.arguments.first().is_some_and(|word| word.text.parse::<u32>().is_ok_and(|limit| limit > 0)));
     if limited {
         return;
     }

@@ -40,7 +40,10 @@ impl Settings {
     }
 
     pub(super) fn get(&self, module: &str, name: &str) -> Option<&Setting> {
-        self.0.iter().find(|(known, _)| known.strip_prefix(module).and_then(|rest| rest.strip_prefix('_')) == Some(name)).map(|(_, setting)| setting)
+        self.0
+            .iter()
+            .find(|(known, _)| known.strip_prefix(module).and_then(|rest| rest.strip_prefix('_')) == Some(name))
+            .map(|(_, setting)| setting)
     }
 
     /// A time, or the default.
@@ -75,9 +78,15 @@ mod tests {
     #[test]
     fn times_are_nginxs_own() {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
-        for (text, read) in
-            [("5", seconds(5)), ("5s", seconds(5)), ("1m 30s", seconds(90)), ("1m30s", seconds(90)), ("2d", seconds(172_800)), ("", None), ("soon", None)]
-        {
+        for (text, read) in [
+            ("5", seconds(5)),
+            ("5s", seconds(5)),
+            ("1m 30s", seconds(90)),
+            ("1m30s", seconds(90)),
+            ("2d", seconds(172_800)),
+            ("", None),
+            ("soon", None),
+        ] {
             assert_eq!(time(text), read, "{text}");
         }
     }

@@ -33,7 +33,9 @@ pub(super) fn target(passed_to: &str, upstreams: &[&Directive]) -> Target {
 
 fn is_address(host: &str) -> bool {
     let bare = match host.rsplit_once(':') {
-        Some((address, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && (!address.contains(':') || address.ends_with(']')) => address,
+        Some((address, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && (!address.contains(':') || address.ends_with(']')) => {
+            address
+        }
         _ => host,
     };
     bare.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok()
