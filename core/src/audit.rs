@@ -35,12 +35,19 @@ mod retry_on;
 
 mod envoy;
 
+mod haproxy;
+
+mod kubernetes;
+
+mod spring;
+
 mod chain;
 
 pub mod text;
 
 pub mod json;
 
+use envoy::GATEWAY as ENVOY_ANSWERS;
 use finding::{Finding, Severity};
 use layer::{Layer, Policy};
 use source::Source;
@@ -74,23 +81,35 @@ impl Place {
 pub enum Format {
     /// nginx.conf, or the output of `nginx -T`.
     Nginx,
+    /// haproxy.cfg.
+    Haproxy,
     /// Envoy's bootstrap, a part of it, or a `config_dump`.
     Envoy,
+    /// Manifests: Istio, Linkerd, ingress-nginx, Traefik's Middleware.
+    Kubernetes,
     /// A gRPC service config in JSON.
     Grpc,
+    /// Traefik's dynamic configuration in YAML.
+    Traefik,
+    /// Spring Boot's application.yaml, with Resilience4j or Spring Cloud Gateway.
+    Spring,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 3] = [Self::Nginx, Self::Envoy, Self::Grpc];
+    pub const ALL: [Self; 7] = [Self::Nginx, Self::Haproxy, Self::Envoy, Self::Kubernetes, Self::Grpc, Self::Traefik, Self::Spring];
 
     /// Its name in flags and output.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Nginx => "nginx",
+            Self::Haproxy => "haproxy",
             Self::Envoy => "envoy",
+            Self::Kubernetes => "kubernetes",
             Self::Grpc => "grpc",
+            Self::Traefik => "traefik",
+            Self::Spring => "spring",
         }
     }
 }
@@ -188,8 +207,12 @@ fn read(input: usize, file: &File) -> Result<(Layer, Vec<Finding>), Refused> {
     };
     let mut policies: Vec<Policy> = match format {
         Format::Nginx => nginx::read(&mut source)?,
+        Format::Haproxy => haproxy::read(&mut source)?,
         Format::Envoy => envoy::read(&mut source)?,
+        Format::Kubernetes => kubernetes::read(&mut source)?,
         Format::Grpc => grpc::read(&mut source)?,
+        Format::Traefik => kubernetes::traefik::read(&mut source)?,
+        Format::Spring => spring::read(&mut source)?,
     };
     if let Some(only) = &file.only {
         let names: Vec<String> = policies.iter().map(|policy| policy.name.clone()).collect();

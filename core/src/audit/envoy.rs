@@ -4,7 +4,7 @@
 //! version. Facts: the API's `route_components.proto` and `circuit_breaker.proto`, the router filter's documentation, and
 //! `resource_manager_impl.h` for what a budget counts.
 
-use super::layer::Policy;
+use super::layer::{Answers, Policy};
 use super::source::Source;
 use super::tree::Node;
 use super::{Refused, yaml};
@@ -18,6 +18,9 @@ mod rules;
 mod listener;
 
 use cluster::Clusters;
+
+/// What Envoy answers when it has no answer to pass on.
+pub(super) const GATEWAY: Answers = Answers::Gateway { refused: 503, broken: 503, unconnected: 503, late: 504 };
 
 /// Reads every route of every virtual host.
 pub(super) fn read(source: &mut Source<'_>) -> Result<Vec<Policy>, Refused> {

@@ -77,7 +77,9 @@ impl Tries {
 pub enum Answers {
     /// A gateway: its own statuses for failures without an answer, the last answer otherwise.
     Gateway {
-        /// HTTP status for refused, reset and rejected calls.
+        /// HTTP status for refused connections.
+        refused: u16,
+        /// HTTP status for broken connections and rejected calls.
         broken: u16,
         /// HTTP status when no connection was made in time.
         unconnected: u16,
@@ -97,8 +99,9 @@ impl Answers {
         match self {
             Self::Unknown => None,
             Self::Always(kind) => Some(kind),
-            Self::Gateway { broken, unconnected, late } => Some(match kind {
-                Kind::Refused | Kind::Reset | Kind::Rejected => Kind::Http(broken),
+            Self::Gateway { refused, broken, unconnected, late } => Some(match kind {
+                Kind::Refused => Kind::Http(refused),
+                Kind::Reset | Kind::Rejected => Kind::Http(broken),
                 Kind::ConnectTimeout => Kind::Http(unconnected),
                 Kind::Timeout => Kind::Http(late),
                 Kind::Http(_) | Kind::Grpc(_) => kind,

@@ -163,7 +163,7 @@ mod tests {
     use super::super::layer::{Answers, Policy};
     use super::*;
 
-    const GATEWAY: Answers = Answers::Gateway { broken: 502, unconnected: 504, late: 504 };
+    const GATEWAY: Answers = Answers::Gateway { refused: 502, broken: 502, unconnected: 504, late: 504 };
 
     fn layer(tries: Tries, retries: Kinds, answers: Answers) -> Layer {
         let policy = Policy { tries, retries, ..Policy::new("p", None, answers) };

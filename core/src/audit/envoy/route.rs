@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use super::super::layer::{Answers, Policy, Tries};
+use super::super::layer::{Policy, Tries};
 use super::super::source::Source;
 use super::super::tree::Node;
 use super::super::{proto, retry_on};
 use super::cluster::Clusters;
-use super::rules;
-
-/// What Envoy answers when it has no answer to pass on.
-pub(in super::super) const GATEWAY: Answers = Answers::Gateway { broken: 503, unconnected: 503, late: 504 };
+use super::{GATEWAY, rules};
 
 /// A route's timeout where none is set.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15);

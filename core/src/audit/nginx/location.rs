@@ -15,7 +15,7 @@ use super::upstream::{self, Target};
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// What nginx answers when it has no answer to pass on.
-const GATEWAY: Answers = Answers::Gateway { broken: 502, unconnected: 504, late: 504 };
+const GATEWAY: Answers = Answers::Gateway { refused: 502, broken: 502, unconnected: 504, late: 504 };
 
 /// A place that passes requests on, as the rules look at it.
 pub(super) struct Passing<'a> {
