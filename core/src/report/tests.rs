@@ -79,7 +79,7 @@ fn the_keys_of_run_are_the_contract() {
     assert_eq!(keys(phase), expected);
     assert_eq!(keys(&phase["retries"]), ["marker", "id", "matched"]);
     assert_eq!(keys(&phase["latency_ms"]), ["p50", "p99"]);
-    assert_eq!(keys(&phase["failures"]), ["client_abort", "hang", "no_answer", "reset", "status"]);
+    assert_eq!(keys(&phase["failures"]), ["client_abort", "hang", "no_answer", "reset", "status", "unprocessed"]);
     let expected = ["events_lost", "sampling", "unknown_role_connections", "unparsed_connections"];
     assert_eq!(keys(&run["data_quality"]), expected);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use stormdrill_core::edge::{EdgeId, EdgeSpec, Role};
+use stormdrill_core::edge::{EdgeId, EdgeSpec, Protocol, Role};
 use stormdrill_core::event::{Close, ConnId, Epoch, HeadPiece, ProbeEvent, ProbeEventKind};
 use stormdrill_core::track::{TrackConfig, Tracker};
 use stormdrill_core::window::{EdgeCounts, EdgeWindow, Failure, KernelWindow, PhaseName, Window};
@@ -97,7 +97,7 @@ pub(crate) fn get(path: &str, headers: &str) -> String {
 pub(crate) fn event(edge: EdgeId, ms: u64, conn: u64, kind: ProbeEventKind) -> ProbeEvent {
     let epoch = Epoch::try_from(ms / WINDOW).expect("scenes are short");
     let role = Some(if edge == WEB { Role::Ingress } else { Role::Downstream });
-    ProbeEvent { at_ns: ms * MS, epoch, conn: ConnId(conn), edge, role, kind }
+    ProbeEvent { at_ns: ms * MS, epoch, conn: ConnId(conn), edge, role, protocol: Some(Protocol::Http), kind }
 }
 
 pub(crate) fn opened(edge: EdgeId, ms: u64, conn: u64, peer: &str) -> ProbeEvent {

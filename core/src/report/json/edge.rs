@@ -171,7 +171,7 @@ pub(super) const fn retries(retries: Retries) -> RetriesView {
 
 /// All reasons, also those that did not occur: a missing key would read as unknown.
 pub(super) fn failures(counts: &BTreeMap<Failure, u64>) -> BTreeMap<String, u64> {
-    [Failure::Status, Failure::Reset, Failure::NoAnswer, Failure::ClientAbort, Failure::Hang]
+    Failure::ALL
         .into_iter()
         .map(|failure| (failure.as_str().to_owned(), counts.get(&failure).copied().unwrap_or(0)))
         .collect()
