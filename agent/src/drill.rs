@@ -77,7 +77,7 @@ pub fn carry_out(
         let cgroup = host::scope(&playbook.scope, state_dir)?;
         let probe =
             Probe::attach(&ProbeConfig { cgroup, edges: &playbook.edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
-        let session = Session::new(probe, &playbook.edges, TrackConfig::default());
+        let session = Session::new(probe, &playbook.edges, TrackConfig { marker: playbook.marker.clone(), ..TrackConfig::default() });
         let running = playbook.load.as_ref().map(|load| load::start(load, id)).transpose()?;
         let outcome = driver::drive(playbook, session, Faults::new(prepared), &mut abort, progress).await;
         let health = running.and_then(load::Running::stop);

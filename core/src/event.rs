@@ -139,6 +139,18 @@ pub enum ConnectFailure {
     Other,
 }
 
+impl ConnectFailure {
+    /// The word used in JSON and labels.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::TimedOut => "timed_out",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Close {

@@ -168,6 +168,11 @@ impl Tracker {
         }
     }
 
+    /// Events were lost: compression that builds on them cannot be followed any more.
+    pub fn on_loss(&mut self) {
+        self.connections.streams.forget();
+    }
+
     /// The kernel closed a window. Windows are closed in the order of their epochs.
     pub fn close_window(&mut self, window: KernelWindow) {
         self.books.cohorts.close(window);

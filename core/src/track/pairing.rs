@@ -50,7 +50,7 @@ pub(crate) struct Connections {
     attempts: Attempts,
     pub(super) mismatches: Mismatches,
     statements: Statements,
-    pub(super) streams: AllStreams,
+    pub(crate) streams: AllStreams,
     next_token: u64,
     cap: usize,
     attempt_cap: usize,

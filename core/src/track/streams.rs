@@ -42,6 +42,14 @@ pub(crate) struct AllStreams {
 }
 
 impl AllStreams {
+    /// Blocks may have been missed on any connection.
+    pub(crate) fn forget(&mut self) {
+        for streams in self.connections.values_mut() {
+            streams.client.forget();
+            streams.server.forget();
+        }
+    }
+
     /// The connection is gone.
     pub(crate) fn remove(&mut self, conn: ConnId) {
         self.connections.remove(&conn.0);

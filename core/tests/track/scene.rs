@@ -133,3 +133,8 @@ pub(crate) fn failures(edge: &EdgeWindow) -> Vec<(Failure, u64)> {
 pub(crate) fn retries(edge: &EdgeWindow) -> (u64, u64, u64) {
     (edge.retries.marker, edge.retries.id, edge.retries.matched)
 }
+
+/// An event of another protocol.
+pub(crate) fn spoken(protocol: Protocol, event: ProbeEvent) -> ProbeEvent {
+    ProbeEvent { protocol: Some(protocol), ..event }
+}
