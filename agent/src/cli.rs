@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use stormdrill_core::retry::marker::MarkerHeader;
 use stormdrill_core::units;
 
 use crate::diagnostic::Style;
@@ -146,12 +147,19 @@ struct Observe {
     /// An edge of requests that leave: NAME=ADDR:PORT[/PROTO], as `db=10.0.0.5:3306`, `db=[::1]:3306`. May be given more than once.
     #[arg(long, value_name = "NAME=ADDR:PORT[/PROTO]")]
     downstream: Vec<String>,
+    /// A header of the service's own that carries an attempt number, as `X-Retry-Count`.
+    #[arg(long, value_name = "HEADER", value_parser = parse_marker)]
+    marker: Option<MarkerHeader>,
     /// Stop after this time; without it, at a signal.
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     for_: Option<Duration>,
     /// Write the totals as JSON; `-` is stdout, which is also the default.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+fn parse_marker(text: &str) -> Result<MarkerHeader, String> {
+    if MarkerHeader::is_name(text) { Ok(MarkerHeader::named(text)) } else { Err("it is no header's name".to_owned()) }
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
