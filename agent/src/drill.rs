@@ -122,8 +122,8 @@ pub fn targets(playbook: &Playbook) -> Vec<(FaultSpec, EdgeSpec)> {
 }
 
 fn judged(playbook: &Playbook, outcome: Outcome, load: Option<LoadHealth>, id: String, started_at: String) -> Carried {
-    let Outcome { end, phases, windows, faults, quality } = outcome;
-    let evidence = Evidence { edges: &playbook.edges, phases: &phases, windows: &windows, faults: &faults, load };
+    let Outcome { end, phases, windows, faults, quality, held_up } = outcome;
+    let evidence = Evidence { edges: &playbook.edges, phases: &phases, windows: &windows, faults: &faults, load, held_up: &held_up };
     let judgements = judge::judge(&playbook.expect, &evidence);
     let aborted = match &end {
         End::Complete => None,
