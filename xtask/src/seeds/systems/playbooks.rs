@@ -173,9 +173,9 @@ impl Case {
             ("observe.ingress.web.port", web.to_string().as_str()),
             ("observe.downstream.store.port", store),
             ("observe.window", self.window),
-            ("phases.baseline", self.phases[0]),
-            ("phases.fault", self.phases[1]),
-            ("phases.recovery", self.phases[2]),
+            ("phases.baseline", scene.choose(self.phases[0], "5s")),
+            ("phases.fault", scene.choose(self.phases[1], "5s")),
+            ("phases.recovery", scene.choose(self.phases[2], "4s")),
         ]
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into();
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     /// Playbooks that are drilled elsewhere, and where.
-    const ELSEWHERE: [(&str, &str); 1] = [("latency", "needs netem: agent/tests/vm_seeds.rs")];
+    const ELSEWHERE: [(&str, &str); 1] = [("latency", "needs netem: `loss` runs it in a kernel of its own")];
 
     #[test]
     fn every_shipped_playbook_has_a_service_that_passes_it_and_one_that_fails_it() {
