@@ -224,6 +224,26 @@ fn a_load_that_could_not_keep_its_schedule_is_invalid() {
     });
 }
 
+#[test]
+fn a_drill_whose_agent_stood_still_in_a_judged_window_is_invalid_whatever_was_measured() {
+    let scene = Scene::new("1");
+    let playbook = scene.playbook().phases(1, 5, 1).load("50/s");
+    let playbook = playbook.fault("{http_status: {status: 503, share: 100%}, to: store}").expect("web success ratio >= 99%");
+    let mut drill = scene.agent.drill(&playbook.text());
+    drill.wait_for_phase("fault");
+    // Some windows of the phase pass, since those right at its begin are not judged; then a second in which nothing of it runs.
+    for _ in 0..5 {
+        drill.wait_for_window_of("fault");
+    }
+    drill.signal(Signal::SIGSTOP);
+    std::thread::sleep(Duration::from_secs(1));
+    drill.signal(Signal::SIGCONT);
+    let result = drill.end();
+    assert_eq!(result.ended.code, Some(3), "{result:#?}");
+    assert_eq!(text(&result.json, "/verdict"), "invalid");
+    assert!(text(&result.json, "/expectations/0/reason").contains("stormdrill itself was held up for"), "{result:#?}");
+}
+
 /// What is in the kernel on loopback, by another reader than the agent.
 fn filters() -> String {
     ["ingress", "egress"].map(|hook| run("tc", &["filter", "show", "dev", "lo", hook])).concat()

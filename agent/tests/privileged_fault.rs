@@ -364,7 +364,7 @@ fn a_delay_without_netem_is_refused_before_anything_is_changed() {
         let release = run("uname", &["-r"]);
         let text = error.to_string();
         assert!(matches!(error, FaultError::Missing { module: "sch_netem", .. }), "{text}");
-        assert!(text.contains("delay needs sch_netem") && text.contains(&format!("linux-image-{}", release.trim())), "{text}");
+        assert!(text.contains("delay needs sch_netem") && text.contains(release.trim()), "{text}");
         assert_eq!(dump(), before);
         assert!(has_no_journal(state.path()));
     });

@@ -7,14 +7,16 @@ use axum::response::Response;
 use axum::routing::{delete, get, post};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use stormdrill_core::fault::FaultCounts;
 use stormdrill_core::playbook::Playbook;
 use stormdrill_core::report;
 
 use super::App;
 use super::body::{self, is_yaml, media_type};
 use super::operation::{Answer, ID, JSON, Operation, Parameter, YAML};
-use super::playbooks;
 use super::problem::{Kind, Problem, internal};
+use super::{edges, playbooks};
+use crate::clock;
 use crate::daemon::store::{Record, Request};
 use crate::playbook_file::Override;
 
@@ -120,17 +122,21 @@ pub(super) fn operations() -> Vec<Operation> {
 /// A drill as clients see it.
 pub(super) fn view(app: &App, record: &Record) -> Map<String, Value> {
     let live = app.daemon().drills.get(&record.id).and_then(|(_, live)| live);
-    let phase = live.and_then(|live| live.phase());
+    let now = live.as_ref().map(|live| live.now()).unwrap_or_default();
+    let edges = live.map(|live| edges::view(&live.edges, now.window.as_ref())).unwrap_or_default();
+    let fault = |(kind, counts): (&&str, &FaultCounts)| json!({ "kind": kind, "selected": counts.selected, "hit": counts.hit });
     let view = json!({
         "id": record.id,
         "playbook": record.playbook,
         "state": record.state,
-        "phase": phase.map(|(name, _)| name.as_str()),
-        "phase_seconds_left": phase.and_then(|(_, left)| left),
+        "phase": now.phase.map(|(name, _)| name.as_str()),
+        "phase_seconds_left": now.phase.and_then(|(_, until_ns)| until_ns).map(|at_ns| clock::until(at_ns).as_secs_f64()),
         "started_at": record.started_at,
         "ended_at": record.ended_at,
         "verdict": record.verdict,
         "reason": record.reason,
+        "edges": edges,
+        "faults": now.faults.iter().map(fault).collect::<Vec<_>>(),
     });
     match view {
         Value::Object(members) => members,

@@ -100,6 +100,7 @@ fn check(capability: Capability, finding: &Finding) -> Check {
         Capability::Mirred | Capability::Ifb => "netem faults",
         Capability::Netem => "delay, and loss by netem",
         Capability::Tbf => "rate without netem",
+        Capability::Connect => "refuse",
     };
     let (state, detail) = match finding {
         Finding::Works => (State::Works, None),

@@ -147,7 +147,7 @@ fn by_record(netlink: &mut Netlink, path: &Path, record: &Record, own: u64, repo
     let outcome = if record.namespace == own {
         install::take_out(netlink, record)
     } else {
-        match namespace::find(record.namespace) {
+        match namespace::find(record.namespace, record.pid_namespace) {
             Whereabouts::Found(file) => {
                 let inside = || install::take_out(&mut Netlink::open()?, record);
                 namespace::within(&file, inside)

@@ -52,6 +52,8 @@ pub(crate) struct Record {
     pub(crate) owner: Owner,
     /// Inode of the network namespace: numbers of interfaces mean nothing outside it.
     pub(crate) namespace: u64,
+    /// Inode of the PID namespace that the owner's number belongs to, and that it found its way from; 0 if that is not known.
+    pub(crate) pid_namespace: u64,
     pub(crate) interface: String,
     pub(crate) place: Place,
     pub(crate) clsact: Clsact,
@@ -66,6 +68,8 @@ struct Line {
     version: u32,
     owner: Owner,
     namespace: u64,
+    #[serde(default)]
+    pid_namespace: u64,
     interface: String,
     index: u32,
     hook: String,
@@ -103,6 +107,7 @@ impl Journal {
             version: 1,
             owner: record.owner,
             namespace: record.namespace,
+            pid_namespace: record.pid_namespace,
             interface: record.interface.clone(),
             index: record.place.interface,
             hook: record.place.hook.as_str().to_owned(),
@@ -215,6 +220,7 @@ fn parse(text: &[u8], path: &Path, name: Name) -> Result<Record, JournalError> {
         name,
         owner: line.owner,
         namespace: line.namespace,
+        pid_namespace: line.pid_namespace,
         interface: line.interface,
         place: Place { interface: line.index, hook, priority: line.priority, handle: line.handle },
         clsact: line.clsact,
@@ -253,6 +259,7 @@ mod tests {
             name,
             owner,
             namespace: 4_026_531_840,
+            pid_namespace: 4_026_531_836,
             interface: "eth0".to_owned(),
             place: Place { interface: 2, hook: Hook::Egress, priority: 0xfd01, handle: name.handle() },
             clsact: Clsact::Ours,

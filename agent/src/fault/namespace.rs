@@ -1,19 +1,20 @@
 //! Other network namespaces: whether the one that a journal names is still there, and how to get into it.
 //!
 //! The kernel has no list of namespaces and no lookup by number. One can be entered if a process or thread is in it, if it is mounted in
-//! some process's file system, or if a process holds it open. One that is none of these, seen from the first PID namespace with the right to look
-//! at every process, can never be entered again, and nothing of a fault in it acts any more.
+//! some process's file system, or if a process holds it open. Whoever made a fault in it came by one of these ways; where none is left for a
+//! process in the same PID namespace, nobody comes there again, and the lease has ended what was there.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 
 use nix::sched::{CloneFlags, setns};
 
 /// The inode of the first PID namespace, the same on every boot (`PROC_PID_INIT_INO`).
-const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+const FIRST_PID: u64 = 4_026_531_836;
 
 /// What is known of a network namespace.
 #[derive(Debug)]
@@ -26,14 +27,22 @@ pub(crate) enum Whereabouts {
     Unknown,
 }
 
-/// Looks for a network namespace by its inode.
-pub(crate) fn find(inode: u64) -> Whereabouts {
-    let mut search = Search { wanted: PathBuf::from(format!("net:[{inode}]")), saw_all: is_first_pid_namespace() };
+/// Looks for a network namespace by its inode. `seen_from`: inode of the PID namespace of a process that was in it.
+pub(crate) fn find(inode: u64, seen_from: u64) -> Whereabouts {
+    let mut search = Search { wanted: PathBuf::from(format!("net:[{inode}]")), saw_all: true };
     match search.find() {
         Some(file) => Whereabouts::Found(file),
-        None if search.saw_all => Whereabouts::Gone,
+        None if own_pid().is_ok_and(|own| own == seen_from || (own == FIRST_PID && search.saw_all)) => Whereabouts::Gone,
         None => Whereabouts::Unknown,
     }
+}
+
+/// Inode of this process's PID namespace.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub(crate) fn own_pid() -> io::Result<u64> {
+    Ok(fs::metadata("/proc/self/ns/pid")?.ino())
 }
 
 /// Runs a closure on a thread of its own in a network namespace.
@@ -51,10 +60,6 @@ pub(crate) fn within<T: Send>(namespace: &File, work: impl FnOnce() -> T + Send)
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
-}
-
-fn is_first_pid_namespace() -> bool {
-    fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link == Path::new(FIRST_PID_NAMESPACE))
 }
 
 struct Search {
@@ -140,7 +145,7 @@ mod tests {
     #[test]
     fn this_processs_namespace_is_found_and_entered() {
         let own = journal::namespace().unwrap();
-        let Whereabouts::Found(file) = find(own) else { panic!("not found") };
+        let Whereabouts::Found(file) = find(own, 0) else { panic!("not found") };
         // Without the privilege it cannot be entered; that is an error and no panic.
         if let Ok(inside) = within(&file, journal::namespace) {
             assert_eq!(inside.unwrap(), own);
@@ -149,6 +154,7 @@ mod tests {
 
     #[test]
     fn a_namespace_that_nothing_leads_to_is_never_found() {
-        assert!(!matches!(find(1), Whereabouts::Found(_)));
+        assert!(matches!(find(1, own_pid().unwrap()), Whereabouts::Gone));
+        assert!(!matches!(find(1, 0), Whereabouts::Found(_)));
     }
 }
