@@ -27,10 +27,13 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
             "The drill that an article proposes, on a kernel of its own since this host's has no netem. Six services with three tries each, which differ \
              in their timeout and in whether they keep connections, call six stores; 30% of the packets that come back are lost, for five minutes."
                 .to_owned(),
+            "The prediction counts tries. A try whose connection never comes about sends no request, so it is no attempt, and the store has nothing of \
+             it: on fresh connections, where most of what fails is the handshake, attempts are far fewer than tries."
+                .to_owned(),
         ],
         ..Section::default()
     };
-    let columns = ["timeout", "connections", "requests", "attempts", "a request", "predicted", "without the fault", "QPS increase <= 20%"];
+    let columns = ["timeout", "connections", "requests", "attempts", "a request", "tries predicted", "without the fault", "QPS increase <= 20%"];
     let mut table = Table::new("30% loss for 300 s, three tries", &columns);
     let mut ratios = Vec::new();
     for (number, cell) in CELLS.iter().enumerate() {
@@ -64,13 +67,13 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
         "A28",
         Verdict::Partly,
         format!(
-            "with 3 s and kept connections {:.3} attempts a request: the drill cannot fail, and its verdict is {}; with 0.5 s and fresh ones {:.2}, over the line of 20%",
+            "with 3 s and kept connections {:.3} attempts a request: the drill cannot fail, and its verdict is {}; with 0.5 s {:.3} on kept connections and {:.3} on fresh ones",
             ratios[2],
             found.vacuous.verdict(),
+            ratios[0],
             ratios[3]
         ),
     );
-    section.find("C2", Verdict::of((ratios[3] - 1.3).abs() < 0.3), format!("a first try on a kept connection and its retry on a fresh one fail at different rates: {:.3} and {:.2} attempts a request for one and the same loss", ratios[0], ratios[3]));
     section.drills.push(found.vacuous.drill("30% loss, timeout 3 s, connections kept: proves nothing, and says so", "vacuous"));
     section.drills.push(found.slow.drill("latency: a store slower by 200 ms, 100 ms a try, three tries", "fail"));
     section.drills.push(found.patient.drill("latency: the same, 1 s a try, 10% budget", "pass"));
