@@ -62,7 +62,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         bail!("the drills need root");
     }
     setup::ensure(&[Part::Seeds], None)?;
-    rig::environment()?;
     if !options.no_build {
         build::run(&build::Options::debug())?;
     }
@@ -71,6 +70,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     again.args(std::env::args_os().skip(1)).env(INSIDE, "1");
     let status = again.status().with_context(|| format!("cannot run {}", command::show(&again)))?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Installs what comes from PyPI. Returns whether anything was missing.
+pub(crate) fn prepare() -> Result<bool> {
+    rig::prepare()
 }
 
 /// The same in the namespace, whose only interface is loopback.

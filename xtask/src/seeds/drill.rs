@@ -68,6 +68,12 @@ impl Playbook {
         self
     }
 
+    /// Leaves it to the content what every edge speaks.
+    pub(crate) fn untyped(mut self) -> Self {
+        self.ingress.iter_mut().map(|edge| &mut edge.2).chain(self.downstream.iter_mut().map(|edge| &mut edge.2)).for_each(String::clear);
+        self
+    }
+
     pub(crate) fn window(mut self, window: &str) -> Self {
         window.clone_into(&mut self.window);
         self
@@ -90,12 +96,13 @@ impl Playbook {
 
     fn text(&self) -> String {
         let mut text = format!("version: 1\nname: {}\nobserve:\n  ingress:\n", self.name);
+        let typed = |protocol: &str| if protocol.is_empty() { String::new() } else { format!(", protocol: {protocol}") };
         for (name, port, protocol) in &self.ingress {
-            text.push_str(&format!("    {name}: {{port: {port}, protocol: {protocol}}}\n"));
+            text.push_str(&format!("    {name}: {{port: {port}{}}}\n", typed(protocol)));
         }
         text.push_str("  downstream:\n");
         for (name, ports, protocol) in &self.downstream {
-            text.push_str(&format!("    {name}: {{address: 127.0.0.1, port: {ports}, protocol: {protocol}}}\n"));
+            text.push_str(&format!("    {name}: {{address: 127.0.0.1, port: {ports}{}}}\n", typed(protocol)));
         }
         let [baseline, fault, recovery] = &self.phases;
         text.push_str(&format!("  window: {}\nphases: {{baseline: {baseline}, fault: {fault}, recovery: {recovery}}}\n", self.window));
@@ -156,6 +163,12 @@ pub(crate) fn run_file(
 }
 
 impl Outcome {
+    /// The result of a drill that was run elsewhere.
+    pub(crate) fn parse(json: &str, playbook: &str) -> Result<Self> {
+        let json = serde_json::from_str(json).with_context(|| format!("the drill of {playbook} left no result, but {json:?}"))?;
+        Ok(Self { json, playbook: playbook.to_owned() })
+    }
+
     fn phase(&self, edge: &str, phase: &str) -> Result<&Value> {
         let edges = self.json["edges"].as_array().context("a result without edges")?;
         let found = edges.iter().find(|one| one["name"] == edge).with_context(|| format!("the result has no edge {edge}"))?;
@@ -181,12 +194,6 @@ impl Outcome {
     pub(crate) fn windows(&self, edge: &str, phase: &str) -> Vec<&Value> {
         let windows = self.json["windows"].as_array().into_iter().flatten().filter(|window| window["phase"] == phase);
         windows.filter_map(|window| window["edges"].as_array()?.iter().find(|one| one["name"] == edge)).collect()
-    }
-
-    /// Retries on an edge in a phase, whatever tells them.
-    pub(crate) fn retries(&self, edge: &str, phase: &str) -> Result<u64> {
-        let retries = &self.phase(edge, phase)?["retries"];
-        Ok(["marker", "id", "matched"].iter().filter_map(|kind| retries[kind].as_u64()).sum())
     }
 
     /// Retries by one kind of evidence.

@@ -15,16 +15,24 @@ pub(crate) fn folder() -> PathBuf {
     paths::workspace().join("target/seeds")
 }
 
-/// The virtual environment, made at its first use. The index is the one that pip is configured for.
-pub(crate) fn environment() -> Result<PathBuf> {
-    let folder = paths::workspace().join("target/seeds/venv");
-    let done = folder.join("complete");
-    if !done.exists() {
-        say::step(format!("installing {} into {}", PACKAGES.join(", "), folder.display()));
-        // Debian's own interpreter, whose venv module apt has installed, and not whichever is first on PATH.
-        command::run(Command::new("/usr/bin/python3").args(["-m", "venv"]).arg(&folder))?;
-        command::run(Command::new(folder.join("bin/pip")).args(["install", "--quiet", "--disable-pip-version-check"]).args(PACKAGES))?;
-        std::fs::write(&done, PACKAGES.join("\n")).with_context(|| format!("cannot write {}", done.display()))?;
+/// The virtual environment.
+pub(crate) fn environment() -> PathBuf {
+    folder().join("venv")
+}
+
+/// Makes the environment, unless it is complete. The index is the one that pip is configured for.
+pub(crate) fn prepare() -> Result<bool> {
+    let (folder, list) = (environment(), PACKAGES.join("\n"));
+    let complete = folder.join("complete");
+    if std::fs::read_to_string(&complete).is_ok_and(|text| text == list) {
+        return Ok(false);
     }
-    Ok(folder)
+    say::step(format!("installing {} into {}", PACKAGES.join(", "), folder.display()));
+    // Debian's own interpreter, whose venv module apt has installed, and not whichever is first on PATH.
+    command::run(Command::new("/usr/bin/python3").args(["-m", "venv"]).arg(&folder))?;
+    let mut pip = Command::new(folder.join("bin/pip"));
+    pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(PACKAGES).stdout(std::io::stderr());
+    command::run(&mut pip)?;
+    std::fs::write(&complete, list).with_context(|| format!("cannot write {}", complete.display()))?;
+    Ok(true)
 }

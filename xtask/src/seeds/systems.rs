@@ -1,11 +1,14 @@
 //! The systems, one module each, in the order of the page.
 
 mod capacity;
+mod cascade;
 mod envoy;
 mod gateway;
+mod grpc;
 mod haproxy;
 mod layers;
 mod listings;
+mod loss;
 mod metastable;
 mod playbooks;
 
@@ -30,7 +33,10 @@ pub(crate) const ALL: &[System] = &[
     System { name: "nginx", title: "nginx as a gateway", run: gateway::run, short: true },
     System { name: "haproxy", title: "HAProxy", run: haproxy::run, short: false },
     System { name: "envoy", title: "Envoy and its retry budget", run: envoy::run, short: true },
+    System { name: "grpc", title: "gRPC's service config", run: grpc::run, short: false },
+    System { name: "cascade", title: "From Redis to MySQL", run: cascade::run, short: false },
     System { name: "metastable", title: "Outages that outlive their cause", run: metastable::run, short: false },
     System { name: "listings", title: "The articles' own code", run: listings::run, short: false },
+    System { name: "loss", title: "Thirty percent loss for five minutes", run: loss::run, short: false },
     System { name: "playbooks", title: "The shipped playbooks", run: playbooks::run, short: true },
 ];

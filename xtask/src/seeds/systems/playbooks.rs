@@ -75,17 +75,26 @@ const CASES: &[Case] = &[
     Case { playbook: "capacity-limited", what: "10% budget before the same store", service: Service::Chain(2, &BUDGETED, &["--capacity", "75/s"]), ..CASE },
     Case {
         playbook: "packet-loss",
-        what: "0.5 s a try, three tries, fresh connections",
+        what: "150 ms a try, three tries",
         expected: "fail",
-        service: Service::Chain(1, &["--tries", "3", "--timeout", "500ms", "--keepalive", "off"], &[]),
+        service: Service::Chain(1, &["--tries", "3", "--timeout", "150ms"], &[]),
         phases: ["8s", "12s", "20s"],
         ..CASE
     },
     Case {
         playbook: "packet-loss",
-        what: "0.5 s a try, 10% budget, connections kept",
-        service: Service::Chain(1, &["--policy", "budgeted", "--tries", "3", "--budget", "10%", "--budget-window", "1s", "--timeout", "500ms"], &[]),
-        rate: "200/s",
+        what: "150 ms a try, 10% budget",
+        service: Service::Chain(1, &["--policy", "budgeted", "--tries", "3", "--budget", "10%", "--budget-window", "1s", "--timeout", "150ms"], &[]),
+        rate: "150/s",
+        phases: ["8s", "12s", "20s"],
+        ..CASE
+    },
+    Case {
+        playbook: "packet-loss",
+        what: "3 s a try, three tries: nothing to see",
+        expected: "vacuous",
+        service: Service::Chain(1, &["--tries", "3", "--timeout", "3s"], &[]),
+        client: &["--timeout", "10s"],
         phases: ["8s", "12s", "20s"],
         ..CASE
     },
@@ -173,9 +182,9 @@ impl Case {
             ("observe.ingress.web.port", web.to_string().as_str()),
             ("observe.downstream.store.port", store),
             ("observe.window", self.window),
-            ("phases.baseline", self.phases[0]),
-            ("phases.fault", self.phases[1]),
-            ("phases.recovery", self.phases[2]),
+            ("phases.baseline", scene.choose(self.phases[0], "5s")),
+            ("phases.fault", scene.choose(self.phases[1], "5s")),
+            ("phases.recovery", scene.choose(self.phases[2], "4s")),
         ]
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into();
@@ -194,7 +203,7 @@ mod tests {
     use super::*;
 
     /// Playbooks that are drilled elsewhere, and where.
-    const ELSEWHERE: [(&str, &str); 1] = [("latency", "needs netem: agent/tests/vm_seeds.rs")];
+    const ELSEWHERE: [(&str, &str); 1] = [("latency", "needs netem: `loss` runs it in a kernel of its own")];
 
     #[test]
     fn every_shipped_playbook_has_a_service_that_passes_it_and_one_that_fails_it() {

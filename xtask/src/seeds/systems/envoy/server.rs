@@ -48,7 +48,7 @@ impl Envoy {
     pub(super) fn new(scene: &Scene, store: u16, settings: &Settings) -> Result<Self> {
         let (port, admin) = (scene.port(), scene.port());
         let config = scene.write(&format!("envoy-{port}.yaml"), &text(port, admin, store, settings))?;
-        let mut command = Command::new(rig::environment()?.join("bin/envoy"));
+        let mut command = Command::new(rig::environment().join("bin/envoy"));
         command.arg("-c").arg(config).args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "warn"]);
         let mut process = scene.start("envoy", &mut command)?;
         process.wait_for_port(admin)?;
@@ -118,7 +118,7 @@ static_resources:
 
 /// The version that runs.
 pub(super) fn version() -> Result<String> {
-    let text = command::capture(Command::new(rig::environment()?.join("bin/envoy")).arg("--version"))?;
+    let text = command::capture(Command::new(rig::environment().join("bin/envoy")).arg("--version"))?;
     // `envoy version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL`
     Ok(text.split('/').nth(1).map_or_else(|| text.trim().to_owned(), |version| format!("Envoy {version}")))
 }
