@@ -86,7 +86,7 @@ pub fn carry_out(
         // After what says best which privilege is missing, and before anything is measured.
         let edges: Vec<EdgeSpec> = targets(playbook).into_iter().map(|(_, edge)| edge).collect();
         let _claim = Claim::take(state_dir, id, journal::namespace()?, &edges)?;
-        let session = Session::new(probe, &playbook.edges, TrackConfig::default());
+        let session = Session::new(probe, &playbook.edges, TrackConfig { marker: playbook.marker.clone(), ..TrackConfig::default() });
         let running = playbook.load.as_ref().map(|load| load::start(load, id)).transpose()?;
         let outcome = driver::drive(playbook, session, Faults::new(prepared), &mut abort, progress).await;
         let health = running.and_then(load::Running::stop);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use stormdrill_core::edge::{EdgeId, EdgeSpec};
 use stormdrill_core::event::ProbeEvent;
-use stormdrill_core::result::DataQuality;
+use stormdrill_core::result::{DataQuality, Missed};
 
 use stormdrill_core::track::ledger::Ledger;
 use stormdrill_core::track::{TrackConfig, Tracker};
@@ -49,6 +49,7 @@ impl Session {
     /// Takes over an attached probe. Nothing is counted into a window until one is opened.
     #[must_use]
     pub fn new(probe: Probe, edges: &[EdgeSpec], config: TrackConfig) -> Self {
+        let config = TrackConfig { wall_origin_ns: config.wall_origin_ns.or_else(clock::wall_origin_ns), ..config };
         Self {
             probe,
             tracker: Tracker::new(edges, config),
@@ -109,6 +110,9 @@ impl Session {
     fn settle(&mut self, closing: Closing) -> Result<(), ProbeError> {
         let snapshot = self.probe.snapshot()?;
         let lost = snapshot.health.events_lost;
+        if lost > self.lost_before {
+            self.tracker.on_loss();
+        }
         let counts = self.counts.close(closing.epoch, snapshot.slot(closing.epoch));
         let status = self.status.close(closing.epoch, &status_of(&snapshot, closing.epoch));
         if let Some(phase) = closing.phase {
@@ -158,11 +162,24 @@ impl Session {
     /// When the kernel's health counters cannot be read.
     pub fn quality(&mut self) -> Result<DataQuality, ProbeError> {
         let health = self.probe.snapshot()?.health;
+        let stats = self.tracker.stats();
+        let mismatches = stats.mismatches;
         Ok(DataQuality {
             events_lost: health.events_lost,
             sampling: 1.0,
             unknown_role_connections: health.unknown_role_connections,
             unparsed_connections: health.unparsed_connections,
+            missed: Missed {
+                gaps: health.gaps,
+                segments_over_budget: health.segments_over_budget,
+                assumed_heads: health.assumed_heads,
+                headers_partial: mismatches.headers_partial,
+                headers_unreadable: health.headers_unreadable,
+                storage_failed: health.storage_failed,
+                records_malformed: health.records_malformed,
+                unpaired: mismatches.unpaired_responses + mismatches.unseen_outcomes,
+                forgotten: mismatches.evicted_connections + mismatches.evicted_attempts + stats.evicted_ids + stats.evicted_failures,
+            },
         })
     }
 

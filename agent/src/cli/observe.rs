@@ -111,7 +111,7 @@ fn observe(edges: &[EdgeSpec], args: &super::Observe, state_dir: &Path) -> Resul
         let mut stop = signals::reasons().map_err(ObserveError::Runtime)?;
         let cgroup = host::scope(&Scope::Host, state_dir)?;
         let probe = Probe::attach(&ProbeConfig { cgroup, edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
-        let session = Session::new(probe, edges, TrackConfig::default());
+        let session = Session::new(probe, edges, TrackConfig { marker: args.marker.clone(), ..TrackConfig::default() });
         let mut table = progress::Stderr::new(edges);
         count(session, edges.len(), args.for_, &mut stop, &mut table).await.map_err(ObserveError::Probe)
     })?;

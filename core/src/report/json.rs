@@ -11,6 +11,8 @@ use crate::result::{DataQuality, DrillResult};
 
 pub mod edge;
 
+pub mod retrying;
+
 pub mod window;
 
 use edge::Edge;
@@ -178,12 +180,30 @@ pub struct FaultView {
 /// What may be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[expect(missing_docs, reason = "as in DataQuality")]
+#[expect(missing_docs, reason = "as in DataQuality and Missed")]
 pub struct DataQualityView {
     pub events_lost: u64,
     pub sampling: Option<f64>,
     pub unknown_role_connections: u64,
     pub unparsed_connections: u64,
+    #[serde(default)]
+    pub gaps: u64,
+    #[serde(default)]
+    pub segments_over_budget: u64,
+    #[serde(default)]
+    pub assumed_heads: u64,
+    #[serde(default)]
+    pub headers_partial: u64,
+    #[serde(default)]
+    pub headers_unreadable: u64,
+    #[serde(default)]
+    pub storage_failed: u64,
+    #[serde(default)]
+    pub records_malformed: u64,
+    #[serde(default)]
+    pub unpaired: u64,
+    #[serde(default)]
+    pub forgotten: u64,
 }
 
 impl Run {
@@ -251,6 +271,15 @@ impl DataQualityView {
             sampling: finite(quality.sampling),
             unknown_role_connections: quality.unknown_role_connections,
             unparsed_connections: quality.unparsed_connections,
+            gaps: quality.missed.gaps,
+            segments_over_budget: quality.missed.segments_over_budget,
+            assumed_heads: quality.missed.assumed_heads,
+            headers_partial: quality.missed.headers_partial,
+            headers_unreadable: quality.missed.headers_unreadable,
+            storage_failed: quality.missed.storage_failed,
+            records_malformed: quality.missed.records_malformed,
+            unpaired: quality.missed.unpaired,
+            forgotten: quality.missed.forgotten,
         }
     }
 }
