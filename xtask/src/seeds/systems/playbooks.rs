@@ -44,9 +44,27 @@ const CASE: Case = Case {
 };
 
 const CASES: &[Case] = &[
-    Case { playbook: "retry-amplification", what: "two layers, each with three tries", expected: "fail", service: Service::Chain(2, &["--tries", "3"], &[]), ..CASE },
-    Case { playbook: "retry-amplification", what: "the innermost layer alone, 10% budget", service: Service::Chain(2, &BUDGETED, &[]), rate: "150/s", ..CASE },
-    Case { playbook: "retry-budget", what: "three tries without a budget", expected: "fail", service: Service::Chain(1, &["--tries", "3"], &[]), ..CASE },
+    Case {
+        playbook: "retry-amplification",
+        what: "two layers, each with three tries",
+        expected: "fail",
+        service: Service::Chain(2, &["--tries", "3"], &[]),
+        ..CASE
+    },
+    Case {
+        playbook: "retry-amplification",
+        what: "the innermost layer alone, 10% budget",
+        service: Service::Chain(2, &BUDGETED, &[]),
+        rate: "150/s",
+        ..CASE
+    },
+    Case {
+        playbook: "retry-budget",
+        what: "three tries without a budget",
+        expected: "fail",
+        service: Service::Chain(1, &["--tries", "3"], &[]),
+        ..CASE
+    },
     Case { playbook: "retry-budget", what: "10% budget", rate: "200/s", ..CASE },
     Case {
         playbook: "per-try-timeout",
@@ -63,8 +81,20 @@ const CASES: &[Case] = &[
         client: &["--timeout", "1s"],
         ..CASE
     },
-    Case { playbook: "gateway-ejection", what: "nginx with http_503 and max_fails=1", expected: "fail", service: Service::Gateway("proxy_next_upstream error timeout http_503;"), ..CASE },
-    Case { playbook: "gateway-ejection", what: "nginx that passes on errors alone", service: Service::Gateway("proxy_next_upstream error; proxy_next_upstream_tries 2;"), rate: "150/s", ..CASE },
+    Case {
+        playbook: "gateway-ejection",
+        what: "nginx with http_503 and max_fails=1",
+        expected: "fail",
+        service: Service::Gateway("proxy_next_upstream error timeout http_503;"),
+        ..CASE
+    },
+    Case {
+        playbook: "gateway-ejection",
+        what: "nginx that passes on errors alone",
+        service: Service::Gateway("proxy_next_upstream error; proxy_next_upstream_tries 2;"),
+        rate: "150/s",
+        ..CASE
+    },
     Case {
         playbook: "capacity-limited",
         what: "two layers of three tries before a store that serves 75/s",
@@ -72,7 +102,12 @@ const CASES: &[Case] = &[
         service: Service::Chain(2, &["--tries", "3"], &["--capacity", "75/s"]),
         ..CASE
     },
-    Case { playbook: "capacity-limited", what: "10% budget before the same store", service: Service::Chain(2, &BUDGETED, &["--capacity", "75/s"]), ..CASE },
+    Case {
+        playbook: "capacity-limited",
+        what: "10% budget before the same store",
+        service: Service::Chain(2, &BUDGETED, &["--capacity", "75/s"]),
+        ..CASE
+    },
     Case {
         playbook: "packet-loss",
         what: "0.5 s a try, three tries, fresh connections",
@@ -84,7 +119,11 @@ const CASES: &[Case] = &[
     Case {
         playbook: "packet-loss",
         what: "0.5 s a try, 10% budget, connections kept",
-        service: Service::Chain(1, &["--policy", "budgeted", "--tries", "3", "--budget", "10%", "--budget-window", "1s", "--timeout", "500ms"], &[]),
+        service: Service::Chain(
+            1,
+            &["--policy", "budgeted", "--tries", "3", "--budget", "10%", "--budget-window", "1s", "--timeout", "500ms"],
+            &[],
+        ),
         rate: "200/s",
         phases: ["8s", "12s", "20s"],
         ..CASE
@@ -96,7 +135,12 @@ const CASES: &[Case] = &[
         service: Service::Chain(1, &["--tries", "2", "--timeout", "5s"], &[]),
         ..CASE
     },
-    Case { playbook: "partition", what: "0.3 s a try, two tries", service: Service::Chain(1, &["--tries", "2", "--timeout", "300ms"], &[]), ..CASE },
+    Case {
+        playbook: "partition",
+        what: "0.3 s a try, two tries",
+        service: Service::Chain(1, &["--tries", "2", "--timeout", "300ms"], &[]),
+        ..CASE
+    },
     Case {
         playbook: "metastable-overload",
         what: "two tries of 1 s before a store that serves 150/s and queues the rest",
@@ -142,7 +186,11 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
     }
     if !scene.short {
         let is_right = section.drills.iter().all(|drill| drill.verdict == drill.expected);
-        section.find("A29", Verdict::of(is_right), "gateway-ejection: amplification passes while nobody is served; the success ratio beside it fails");
+        section.find(
+            "A29",
+            Verdict::of(is_right),
+            "gateway-ejection: amplification passes while nobody is served; the success ratio beside it fails",
+        );
         section.find("A27", Verdict::of(is_right), "every result has the three series, window by window");
     }
     Ok(section)
@@ -202,7 +250,10 @@ mod tests {
         let names: Vec<String> = folder.map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect();
         for name in names.iter().filter(|name| ELSEWHERE.iter().all(|(other, _)| other != name)) {
             for expected in ["pass", "fail"] {
-                assert!(CASES.iter().any(|case| case.playbook == name && case.expected == expected), "{name} has no drill that should {expected}");
+                assert!(
+                    CASES.iter().any(|case| case.playbook == name && case.expected == expected),
+                    "{name} has no drill that should {expected}"
+                );
             }
         }
         assert!(CASES.iter().all(|case| names.iter().any(|name| name == case.playbook)));
