@@ -1,11 +1,11 @@
 //! The shipped playbooks, each on a service that passes it and on one that fails it.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use crate::paths;
 use crate::seeds::drill;
 use crate::seeds::nginx::Nginx;
-use crate::seeds::result::{Drill, Section, Verdict};
+use crate::seeds::result::{Drill, Section, Table, Verdict};
 use crate::seeds::scene::Scene;
 
 /// A service, and the verdict that a playbook gives it.
@@ -128,7 +128,70 @@ const CASES: &[Case] = &[
         set: &[("expect.1", "web goodput recovers within 20s")],
         ..CASE
     },
+    Case {
+        playbook: "non-idempotent-retries",
+        what: "POSTs, every method retried",
+        expected: "fail",
+        service: Service::Chain(1, &["--tries", "3"], &[]),
+        client: &["--timeout", "2s", "--method", "POST", "--body", "order"],
+        ..CASE
+    },
+    Case {
+        playbook: "non-idempotent-retries",
+        what: "POSTs, idempotent methods retried",
+        service: Service::Chain(1, &["--tries", "3", "--methods", "idempotent"], &[]),
+        client: &["--timeout", "2s", "--method", "POST", "--body", "order"],
+        ..CASE
+    },
+    Case { playbook: "nonretryable", what: "every error retried", expected: "fail", service: Service::Chain(1, &["--tries", "3", "--retry-on", "errors"], &[]), ..CASE },
+    Case { playbook: "nonretryable", what: "5xx and 429 retried", service: Service::Chain(1, &["--tries", "3"], &[]), ..CASE },
+    Case {
+        playbook: "retry-after",
+        what: "the header is not read",
+        expected: "fail",
+        service: Service::Chain(1, &["--tries", "2", "--waits", "full"], &["--announce-retry-after", "1"]),
+        client: &["--timeout", "5s"],
+        ..CASE
+    },
+    Case {
+        playbook: "retry-after",
+        what: "the header is obeyed",
+        service: Service::Chain(1, &["--tries", "2", "--retry-after", "obeyed"], &["--announce-retry-after", "1"]),
+        client: &["--timeout", "5s"],
+        ..CASE
+    },
+    Case {
+        playbook: "backoff-jitter",
+        what: "always 50 ms",
+        expected: "fail",
+        service: Service::Chain(1, &["--tries", "2", "--waits", "fixed", "--backoff-base", "50ms"], &[]),
+        ..CASE
+    },
+    Case {
+        playbook: "backoff-jitter",
+        what: "Full Jitter up to 50 ms",
+        service: Service::Chain(1, &["--tries", "2", "--waits", "full", "--backoff-base", "50ms"], &[]),
+        ..CASE
+    },
+    Case {
+        playbook: "deadline",
+        what: "the callers' deadline of 300 ms is not passed on",
+        expected: "fail",
+        service: Service::Chain(2, &["--tries", "3", "--retry-layer", "2", "--caller-gone", "goes-on"], &["--delay", "200ms"]),
+        client: &["--timeout", "300ms", "--deadline", "on"],
+        ..CASE
+    },
+    Case {
+        playbook: "deadline",
+        what: "the callers' deadline of 300 ms is passed on",
+        service: Service::Chain(2, &["--tries", "3", "--retry-layer", "2", "--caller-gone", "goes-on", "--deadline", "on"], &["--delay", "200ms"]),
+        client: &["--timeout", "300ms", "--deadline", "on"],
+        ..CASE
+    },
 ];
+
+/// Playbooks that are drilled elsewhere, and where.
+const ELSEWHERE: [(&str, &str); 1] = [("latency", "needs netem: `loss` runs it in a kernel of its own")];
 
 /// Those of the short form, by their numbers.
 const SHORT: [usize; 2] = [2, 3];
@@ -144,17 +207,62 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
         ],
         ..Section::default()
     };
+    section.tables.push(lessons()?);
     for (number, case) in CASES.iter().enumerate() {
-        if !scene.short || SHORT.contains(&number) {
+        let wanted = scene.playbook.as_deref().is_none_or(|name| name == case.playbook);
+        if wanted && (!scene.short || SHORT.contains(&number)) {
             section.drills.push(case.run(scene)?);
         }
     }
-    if !scene.short {
-        let is_right = section.drills.iter().all(|drill| drill.verdict == drill.expected);
-        section.find("A29", Verdict::of(is_right), "gateway-ejection: amplification passes while nobody is served; the success ratio beside it fails");
-        section.find("A27", Verdict::of(is_right), "every result has the three series, window by window");
+    if !scene.short && scene.playbook.is_none() {
+        findings(&mut section);
     }
     Ok(section)
+}
+
+/// The question that each file opens with.
+fn lessons() -> Result<Table> {
+    let mut table = Table::new("The lessons", &["playbook", "asks"]);
+    let mut names: Vec<&str> = CASES.iter().map(|case| case.playbook).chain(ELSEWHERE.map(|(name, _)| name)).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        let path = paths::workspace().join("playbooks").join(name).with_extension("yaml");
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let question = text.lines().next().unwrap_or_default().trim_start_matches(['#', ' ']).to_owned();
+        table.row([format!("`{name}`"), question]);
+    }
+    Ok(table)
+}
+
+/// What the pairs of drills say about the claims.
+fn findings(section: &mut Section) {
+    let drills = section.drills.clone();
+    let pair = |name: &str| -> (bool, [String; 2]) {
+        let of = |expected: &str| drills.iter().find(|drill| drill.what.starts_with(&format!("{name}:")) && drill.expected == expected);
+        let observed = |expected: &str| of(expected).and_then(|drill| drill.lines.first()).map_or("-".to_owned(), |line| line.observed.clone());
+        let is_right = ["fail", "pass"].into_iter().all(|expected| of(expected).is_some_and(|drill| drill.verdict == expected));
+        (is_right, [observed("fail"), observed("pass")])
+    };
+    let (right, _) = pair("gateway-ejection");
+    section.find("A29", Verdict::of(right), "gateway-ejection: amplification passes while nobody is served, the success ratio beside it fails");
+    section.find("A27", Verdict::of(drills.iter().all(|drill| drill.verdict == drill.expected)), "every result has the three series, window by window, and the verdicts rest on them");
+    let (right, [bad, good]) = pair("non-idempotent-retries");
+    for id in ["A6", "C9"] {
+        section.find(id, Verdict::of(right), format!("POSTs sent again without a key: {bad} where every method is retried, {good} where idempotent ones are"));
+    }
+    let (right, [bad, good]) = pair("nonretryable");
+    section.find("A7", Verdict::of(right), format!("retries of a 404: {bad} by a client that retries every error, {good} by one that does not"));
+    let (right, [bad, good]) = pair("retry-after");
+    section.find("A8", Verdict::of(right), format!("retries before the time that was asked for: {bad} where the header is not read, {good} where it is"));
+    let (right, [bad, good]) = pair("backoff-jitter");
+    for id in ["A18", "D5"] {
+        section.find(id, Verdict::of(right), format!("spread of the pauses (deviation over mean): {bad} for a fixed interval, {good} for Full Jitter"));
+    }
+    let (right, [bad, good]) = pair("deadline");
+    for (id, text) in [("A21", ""), ("A22", "; with 300 ms before 200 ms a try instead of 3 s and 5 s"), ("A24", ", in `X-Request-Deadline` and `x-envoy-expected-rq-timeout-ms`")] {
+        section.find(id, Verdict::of(right), format!("tries begun after the caller's deadline: {bad} without it, {good} where it is passed on{text}"));
+    }
 }
 
 impl Case {
@@ -201,9 +309,6 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may stop at the first thing that is wrong")]
 
     use super::*;
-
-    /// Playbooks that are drilled elsewhere, and where.
-    const ELSEWHERE: [(&str, &str); 1] = [("latency", "needs netem: `loss` runs it in a kernel of its own")];
 
     #[test]
     fn every_shipped_playbook_has_a_service_that_passes_it_and_one_that_fails_it() {
