@@ -150,6 +150,9 @@ struct Observe {
     /// A header of the service's own that carries an attempt number, as `X-Retry-Count`.
     #[arg(long, value_name = "HEADER", value_parser = parse_marker)]
     marker: Option<MarkerHeader>,
+    /// List the connections one by one in the JSON, up to 65,536 of them.
+    #[arg(long)]
+    connections: bool,
     /// Stop after this time; without it, at a signal.
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     for_: Option<Duration>,
