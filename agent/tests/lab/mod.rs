@@ -188,6 +188,13 @@ impl Client {
         Self { stream: BufReader::new(stream) }
     }
 
+    /// One that waits as long as a lossy path may take.
+    pub(crate) fn patient(address: &str) -> Self {
+        let client = Self::connect(address);
+        client.stream.get_ref().set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        client
+    }
+
     /// The status and body of one answer.
     pub(crate) fn get(&mut self, path: &str) -> (u16, String) {
         self.stream.get_mut().write_all(format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n").as_bytes()).unwrap();
