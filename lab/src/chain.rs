@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::policy::backoff::{Backoff, Shape};
 use crate::policy::breaker::BreakerLimits;
 use crate::policy::budget::{BudgetLimits, Counting};
-use crate::policy::{Marker, Methods, RetryAfter, RetryPolicy};
+use crate::policy::{Marker, Methods, RetryAfter, RetryOn, RetryPolicy};
 use crate::pool::Reuse;
 use crate::service::{Listening, ServiceError};
 use layer::{Layer, RunningLayer};
@@ -79,6 +79,8 @@ pub struct ChainConfig {
     pub naive_waits: bool,
     /// Which methods a layer retries.
     pub methods: Methods,
+    /// Which answers a layer retries.
+    pub on: RetryOn,
     /// Whether a layer waits for a Retry-After.
     pub retry_after: RetryAfter,
     /// The breaker of a layer that retries.
@@ -108,6 +110,7 @@ impl ChainConfig {
             backoff: Backoff { base: Duration::from_millis(20), max: Duration::from_secs(1), shape: Shape::Full },
             naive_waits: false,
             methods: Methods::All,
+            on: RetryOn::Failures,
             retry_after: RetryAfter::Ignored,
             breaker: None,
             reuse: Reuse::KeepAlive,
@@ -144,6 +147,7 @@ impl ChainConfig {
             backoff: waits.then_some(self.backoff),
             budget: (self.policy == Policy::Budgeted).then_some(self.budget),
             methods: self.methods,
+            on: self.on,
             retry_after: self.retry_after,
             breaker: self.breaker,
         }

@@ -9,7 +9,7 @@ use crate::chain::{ChainConfig, Deadlines, Policy, RetryLayers};
 use crate::policy::backoff::{Backoff, Shape};
 use crate::policy::breaker::BreakerLimits;
 use crate::policy::budget::{BudgetLimits, Counting};
-use crate::policy::{Marker, Methods, RetryAfter};
+use crate::policy::{Marker, Methods, RetryAfter, RetryOn};
 use crate::pool::Reuse;
 
 #[derive(Debug, clap::Args)]
@@ -67,6 +67,9 @@ pub(super) struct ChainArgs {
     /// Which methods are retried
     #[arg(long, value_enum, default_value = "all")]
     methods: Methods,
+    /// Which answers are retried: 5xx and 429, or every error
+    #[arg(long, value_enum, default_value = "failures")]
+    retry_on: RetryOn,
     /// Whether a retry waits for as long as the answer's Retry-After says
     #[arg(long, value_enum, default_value = "ignored")]
     retry_after: RetryAfter,
@@ -123,6 +126,7 @@ impl ChainArgs {
             backoff: Backoff { base: self.backoff_base, max: self.backoff_max, shape: self.waits.unwrap_or(Shape::Full) },
             naive_waits: self.waits.is_some(),
             methods: self.methods,
+            on: self.retry_on,
             retry_after: self.retry_after,
             breaker: self.breaker.map(|failures| BreakerLimits { failures, open: self.breaker_open }),
             reuse: match self.keepalive {

@@ -207,6 +207,11 @@ impl Outcome {
         Ok(statuses.iter().filter_map(|(status, count)| Some((status.clone(), count.as_u64()?))).filter(|(_, count)| *count > 0).collect())
     }
 
+    /// Requests that their client gave up.
+    pub(crate) fn aborts(&self, edge: &str, phase: &str) -> Result<u64> {
+        self.phase(edge, phase)?["failures"]["client_abort"].as_u64().context("no count of client aborts")
+    }
+
     /// A number of an edge in a phase, by its JSON pointer.
     pub(crate) fn number(&self, edge: &str, phase: &str, pointer: &str) -> Result<f64> {
         let value = self.phase(edge, phase)?.pointer(pointer).and_then(Value::as_f64);

@@ -143,7 +143,7 @@ fn timeouts(scene: &Scene, section: &mut Section) -> Result<()> {
                 Ok(())
             })?;
         section.count(format!("attempts, {per_try} a try of {total}"), outcome.all_requests("store"), "upstream_rq_total", envoy.counter("cluster.store.upstream_rq_total")?);
-        section.count(format!("attempts that were given up, {per_try} a try of {total}"), client_aborts(&outcome)?, "upstream_rq_per_try_timeout and upstream_rq_timeout", envoy.counter("cluster.store.upstream_rq_per_try_timeout")? + envoy.counter("cluster.store.upstream_rq_timeout")?);
+        section.count(format!("attempts that were given up, {per_try} a try of {total}"), outcome.aborts("store", "fault")?, "upstream_rq_per_try_timeout and upstream_rq_timeout", envoy.counter("cluster.store.upstream_rq_per_try_timeout")? + envoy.counter("cluster.store.upstream_rq_timeout")?);
         let attempts = outcome.requests("store", "fault")? as f64 / 5.0;
         let took = client["failure_latency_ms"]["p50"].as_f64().unwrap_or_default();
         table.row([per_try.to_owned(), total.to_owned(), format!("{attempts:.1}"), client["answers"].to_string().replace('"', ""), format!("{took:.0} ms")]);
@@ -152,10 +152,6 @@ fn timeouts(scene: &Scene, section: &mut Section) -> Result<()> {
     section.tables.push(table);
     section.find("A25", Verdict::of(found[0].0 > 2.9 && found[1].0 < 1.1), format!("{:.0} attempts with 0.5 s a try of 3 s, {:.0} with 3 s of 1 s", found[0].0, found[1].0));
     Ok(())
-}
-
-fn client_aborts(outcome: &Outcome) -> Result<u64> {
-    Ok(outcome.number("store", "fault", "/failures/client_abort")? as u64)
 }
 
 /// A store that says when to come again.

@@ -128,6 +128,66 @@ const CASES: &[Case] = &[
         set: &[("expect.1", "web goodput recovers within 20s")],
         ..CASE
     },
+    Case {
+        playbook: "non-idempotent-retries",
+        what: "POSTs, every method retried",
+        expected: "fail",
+        service: Service::Chain(1, &["--tries", "3"], &[]),
+        client: &["--timeout", "2s", "--method", "POST", "--body", "order"],
+        ..CASE
+    },
+    Case {
+        playbook: "non-idempotent-retries",
+        what: "POSTs, idempotent methods retried",
+        service: Service::Chain(1, &["--tries", "3", "--methods", "idempotent"], &[]),
+        client: &["--timeout", "2s", "--method", "POST", "--body", "order"],
+        ..CASE
+    },
+    Case { playbook: "nonretryable", what: "every error retried", expected: "fail", service: Service::Chain(1, &["--tries", "3", "--retry-on", "errors"], &[]), ..CASE },
+    Case { playbook: "nonretryable", what: "5xx and 429 retried", service: Service::Chain(1, &["--tries", "3"], &[]), ..CASE },
+    Case {
+        playbook: "retry-after",
+        what: "the header is not read",
+        expected: "fail",
+        service: Service::Chain(1, &["--tries", "2", "--waits", "full"], &["--announce-retry-after", "1"]),
+        client: &["--timeout", "5s"],
+        ..CASE
+    },
+    Case {
+        playbook: "retry-after",
+        what: "the header is obeyed",
+        service: Service::Chain(1, &["--tries", "2", "--retry-after", "obeyed"], &["--announce-retry-after", "1"]),
+        client: &["--timeout", "5s"],
+        ..CASE
+    },
+    Case {
+        playbook: "backoff-jitter",
+        what: "always 50 ms",
+        expected: "fail",
+        service: Service::Chain(1, &["--tries", "2", "--waits", "fixed", "--backoff-base", "50ms"], &[]),
+        ..CASE
+    },
+    Case {
+        playbook: "backoff-jitter",
+        what: "Full Jitter up to 50 ms",
+        service: Service::Chain(1, &["--tries", "2", "--waits", "full", "--backoff-base", "50ms"], &[]),
+        ..CASE
+    },
+    Case {
+        playbook: "deadline",
+        what: "the callers' deadline of 300 ms is not passed on",
+        expected: "fail",
+        service: Service::Chain(2, &["--tries", "3", "--retry-layer", "2"], &["--delay", "200ms"]),
+        client: &["--timeout", "300ms", "--deadline", "on"],
+        ..CASE
+    },
+    Case {
+        playbook: "deadline",
+        what: "the callers' deadline of 300 ms is passed on",
+        service: Service::Chain(2, &["--tries", "3", "--retry-layer", "2", "--deadline", "on"], &["--delay", "200ms"]),
+        client: &["--timeout", "300ms", "--deadline", "on"],
+        ..CASE
+    },
 ];
 
 /// Those of the short form, by their numbers.
@@ -150,11 +210,39 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
         }
     }
     if !scene.short {
-        let is_right = section.drills.iter().all(|drill| drill.verdict == drill.expected);
-        section.find("A29", Verdict::of(is_right), "gateway-ejection: amplification passes while nobody is served; the success ratio beside it fails");
-        section.find("A27", Verdict::of(is_right), "every result has the three series, window by window");
+        findings(&mut section);
     }
     Ok(section)
+}
+
+/// What the pairs of drills say about the claims.
+fn findings(section: &mut Section) {
+    let drills = section.drills.clone();
+    let pair = |name: &str| -> (bool, [String; 2]) {
+        let of = |expected: &str| drills.iter().find(|drill| drill.what.starts_with(&format!("{name}:")) && drill.expected == expected);
+        let observed = |expected: &str| of(expected).and_then(|drill| drill.lines.first()).map_or("-".to_owned(), |line| line.observed.clone());
+        let is_right = ["fail", "pass"].into_iter().all(|expected| of(expected).is_some_and(|drill| drill.verdict == expected));
+        (is_right, [observed("fail"), observed("pass")])
+    };
+    let (right, _) = pair("gateway-ejection");
+    section.find("A29", Verdict::of(right), "gateway-ejection: amplification passes while nobody is served, the success ratio beside it fails");
+    section.find("A27", Verdict::of(drills.iter().all(|drill| drill.verdict == drill.expected)), "every result has the three series, window by window, and the verdicts rest on them");
+    let (right, [bad, good]) = pair("non-idempotent-retries");
+    for id in ["A6", "C9"] {
+        section.find(id, Verdict::of(right), format!("POSTs sent again without a key: {bad} where every method is retried, {good} where idempotent ones are"));
+    }
+    let (right, [bad, good]) = pair("nonretryable");
+    section.find("A7", Verdict::of(right), format!("retries of a 404: {bad} by a client that retries every error, {good} by one that does not"));
+    let (right, [bad, good]) = pair("retry-after");
+    section.find("A8", Verdict::of(right), format!("retries before the time that was asked for: {bad} where the header is not read, {good} where it is"));
+    let (right, [bad, good]) = pair("backoff-jitter");
+    for id in ["A18", "D5"] {
+        section.find(id, Verdict::of(right), format!("spread of the pauses (deviation over mean): {bad} for a fixed interval, {good} for Full Jitter"));
+    }
+    let (right, [bad, good]) = pair("deadline");
+    for (id, text) in [("A21", ""), ("A22", "; with 300 ms before 200 ms a try instead of 3 s and 5 s"), ("A24", ", in `X-Request-Deadline` and `x-envoy-expected-rq-timeout-ms`")] {
+        section.find(id, Verdict::of(right), format!("tries begun after the caller's deadline: {bad} without it, {good} where it is passed on{text}"));
+    }
 }
 
 impl Case {
