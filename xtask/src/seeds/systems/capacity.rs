@@ -74,8 +74,10 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
 fn series(outcome: &Outcome) -> (Vec<f64>, Vec<f64>) {
     let calls = outcome.windows("store", "fault").iter().filter_map(|window| window["requests"].as_f64()).collect();
     let served = |window: &&serde_json::Value| {
-        let good = window["status"]["200"].as_f64().unwrap_or(0.0);
-        good / window["responses"].as_f64().unwrap_or(1.0).max(1.0)
+        let answers: Vec<(&String, f64)> =
+            window["status"].as_object().into_iter().flatten().filter_map(|(status, count)| Some((status, count.as_f64()?))).collect();
+        let all: f64 = answers.iter().map(|(_, count)| count).sum();
+        answers.iter().filter(|(status, _)| *status == "200").map(|(_, count)| count).sum::<f64>() / all.max(1.0)
     };
     (calls, outcome.windows("web", "fault").iter().map(served).collect())
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use self::server::{Envoy, Settings};
-use crate::seeds::drill::{Outcome, Playbook};
+use crate::seeds::drill::Playbook;
 use crate::seeds::nginx::Nginx;
 use crate::seeds::result::{Section, Table, Verdict};
 use crate::seeds::scene::Scene;
