@@ -33,7 +33,7 @@ pub(super) fn findings(layers: &[Layer], ways: &[Way], max_calls: Option<u64>) -
                 .help("fewer tries, or fewer layers that try"),
         );
     }
-    found.extend(layers.windows(2).filter_map(|pair| gives_up_first(&pair[0], &pair[1])));
+    found.extend(worst.steps.windows(2).filter_map(|pair| gives_up_first(layers, &pair[0], &pair[1])));
     found
 }
 
@@ -47,19 +47,21 @@ pub(super) fn product(way: &Way) -> String {
 }
 
 /// A caller whose try ends before the callee has given up: the callee works on for nobody, while the next try is made.
-fn gives_up_first(caller: &Layer, callee: &Layer) -> Option<Finding> {
-    let patience = |policy: &super::layer::Policy| policy.try_timeout.or(policy.total_timeout).map(|limit| (limit, policy.place));
-    let (limit, place) = caller.policies.iter().filter_map(patience).min_by_key(|(limit, _)| *limit)?;
-    let (longest, slowest) =
-        callee.policies.iter().filter_map(|policy| Some((policy.longest()?, policy))).max_by_key(|(longest, _)| *longest)?;
+///
+/// Both on the worst way: other routes of the same files need not belong together.
+fn gives_up_first(layers: &[Layer], caller: &Step, callee: &Step) -> Option<Finding> {
+    let route = |step: &Step| (&layers[step.layer].name, &layers[step.layer].policies[step.policy]);
+    let ((caller, patience), (callee, work)) = (route(caller), route(callee));
+    let limit = patience.try_timeout.into_iter().chain(patience.total_timeout).min()?;
+    let longest = work.longest()?;
     if limit >= longest {
         return None;
     }
-    let message = format!("`{}` gives up after {}, while `{}` may go on for {}", caller.name, shown(limit), callee.name, shown(longest));
+    let message = format!("`{caller}` gives up after {}, while `{callee}` may go on for {}", shown(limit), shown(longest));
     Some(
-        Finding::new(Rule::CallerGivesUpFirst, place.or(slowest.place), message)
+        Finding::new(Rule::CallerGivesUpFirst, patience.place.or(work.place), message)
             .label("what the callee still does then is for nobody, and comes on top of the caller's next try")
-            .help(format!("let `{}` give up within {}, or pass the deadline on", callee.name, shown(limit))),
+            .help(format!("let `{callee}` give up within {}, or pass the deadline on", shown(limit))),
     )
 }
 

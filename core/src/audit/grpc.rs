@@ -1,4 +1,4 @@
-//! A gRPC service config in JSON, as in a file, in xDS, or in the list of a DNS TXT record (`grpc_config=[…]`).
+//! A gRPC service config in JSON, alone or in the list that a DNS TXT record has behind `grpc_config=`.
 //!
 //! Facts: proposal A6 (grpc/proposal) for the policies and the cap of five attempts; gRPC's `http-grpc-status-mapping.md`.
 

@@ -53,3 +53,13 @@ fn name(manifest: &Node) -> String {
 fn annotation<'a>(manifest: &'a Node, name: &str) -> Option<&'a Node> {
     manifest.at(&["metadata", "annotations"])?.entries().iter().find(|entry| entry.key == name).map(|entry| &entry.value)
 }
+
+/// The statuses of `503` or `502-504`.
+fn statuses(text: &str) -> Option<Vec<u16>> {
+    let status = |text: &str| text.trim().parse::<u16>().ok().filter(|status| (100..=599).contains(status));
+    let (from, to) = match text.split_once('-') {
+        Some((from, to)) => (status(from)?, status(to)?),
+        None => (status(text)?, status(text)?),
+    };
+    (from <= to).then(|| (from..=to).collect())
+}

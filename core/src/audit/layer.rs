@@ -147,6 +147,11 @@ impl Policy {
         !self.retries.is_empty() && self.tries.retries()
     }
 
+    /// Whether a try that hangs ends before the whole does: one that does not is never followed by another.
+    pub(super) fn cuts_tries(&self) -> bool {
+        self.try_timeout.is_some_and(|each| self.total_timeout.is_none_or(|total| each < total))
+    }
+
     /// How long a caller may have to wait; `None` if nothing limits it.
     #[must_use]
     pub fn longest(&self) -> Option<Duration> {

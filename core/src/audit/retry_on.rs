@@ -106,7 +106,7 @@ fn judge(source: &mut Source<'_>, read: &Conditions, node: &Node) {
         source.report(
             Finding::new(Rule::RetriesOverload, place, message)
                 .label("429 or RESOURCE_EXHAUSTED is retried")
-                .help("leave it out, or add `rate_limited_retry_back_off`, which waits for as long as the server asks"),
+                .help("leave it out: the server's Retry-After is waited for only where Envoy's `rate_limited_retry_back_off` is set"),
         );
     }
 }

@@ -84,9 +84,13 @@ fn resilience4j(source: &mut Source<'_>, instance: &Entry, configs: Option<&Node
         }
         if retried.is_empty() {
             source.report(
-                Finding::new(Rule::RetriesRefusals, place, "every exception is retried, those that say that the request is wrong too")
-                    .label("no `retryExceptions`")
-                    .help("name those that say that nothing was done:\n  retryExceptions: [java.net.ConnectException]"),
+                Finding::new(
+                    Rule::MaybeCarriedOut,
+                    place,
+                    "every exception is retried, also after the call may have been carried out, or when the request is wrong",
+                )
+                .label("no `retryExceptions`")
+                .help("name those that say that nothing was done:\n  retryExceptions: [java.net.ConnectException]"),
             );
         }
     }

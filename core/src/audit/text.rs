@@ -42,7 +42,9 @@ fn route(out: &mut String, policy: &Policy) {
         let why = if policy.words.is_empty() { String::new() } else { format!(" ({})", policy.words) };
         line("tries", &format!("1, whatever fails{why}"));
     } else {
-        line("tries", &format!("{} ({})", tries_by_kind(policy), policy.words));
+        let tries = tries_by_kind(policy);
+        // Said once is enough.
+        line("tries", &if tries.ends_with(&policy.words) { tries } else { format!("{tries} ({})", policy.words) });
         line("pause", policy.backoff.as_deref().unwrap_or("not said"));
         line("budget", policy.budget.as_deref().unwrap_or("none"));
         if let Some(spares) = &policy.spares {
@@ -73,6 +75,11 @@ fn tries_by_kind(policy: &Policy) -> String {
         Tries::AtMost(tries) => tries.to_string(),
         Tries::Unlimited => "no limit".to_owned(),
     };
+    if let [(tries, names)] = groups.as_slice()
+        && names.len() >= Kind::BASE.len()
+    {
+        return format!("{} on any failure", count(tries));
+    }
     groups.iter().map(|(tries, names)| format!("{} on {}", count(tries), names.join(", "))).collect::<Vec<_>>().join("; ")
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::kind::Kind;
 use super::super::layer::{Policy, Tries};
 use super::super::source::Source;
 use super::super::tree::Node;
@@ -31,6 +32,11 @@ pub(super) fn policies(source: &mut Source<'_>, configuration: &Node, host: &Nod
         let retry = [action, host, configuration].into_iter().find_map(|node| node.entry("retry_policy"));
         if let Some(retry) = retry {
             read_policy(source, &retry.value, &mut policy);
+            let hedge = [action, host].into_iter().find_map(|node| node.get("hedge_policy"));
+            if hedge.and_then(|hedge| hedge.get("hedge_on_per_try_timeout")).is_some_and(Node::is_true) && policy.cuts_tries() {
+                // Whatever the conditions say: the first try goes on beside the second.
+                policy.retries.add([Kind::Timeout]);
+            }
             let limit = targets.iter().find_map(|target| clusters.limit(source, target));
             policy.budget = limit.map(super::cluster::Limit::words).or_else(|| Some("unknown: its cluster is not in this file".to_owned()));
             rules::check(source, retry, action, &policy, limit);
@@ -54,8 +60,8 @@ fn read_policy(source: &mut Source<'_>, retry: &Node, policy: &mut Policy) {
     policy.tries = Tries::AtMost(retries.saturating_add(1));
     policy.try_timeout = proto::duration(source, retry.get("per_try_timeout")).filter(|limit| !limit.is_zero());
     // A try as long as the whole is never cut, and a call that ran out of the route's time is over.
-    let cut = policy.try_timeout.is_some_and(|each| policy.total_timeout.is_none_or(|total| each < total));
-    policy.retries = conditions.kinds.iter().filter(|kind| cut || *kind != super::super::kind::Kind::Timeout).collect();
+    let cut = policy.cuts_tries();
+    policy.retries = conditions.kinds.iter().filter(|kind| cut || *kind != Kind::Timeout).collect();
     let pause = retry.get("retry_back_off");
     let text = |key: &str| pause.and_then(|pause| pause.get(key)).and_then(Node::text).map(str::to_owned);
     let base = text("base_interval").unwrap_or_else(|| "25ms".to_owned());

@@ -45,7 +45,10 @@ fn retries(source: &mut Source<'_>, route: &Node, policy: &mut Policy) {
         None => retry_on::read(source, retry_on::ISTIO_DEFAULT, None, &[]),
     };
     policy.words = if written.is_some() { conditions.words } else { format!("{} (the default)", conditions.words) };
-    let cut = policy.try_timeout.is_some_and(|each| policy.total_timeout.is_none_or(|total| each < total));
+    if attempts == 0 {
+        policy.words = "attempts: 0".to_owned();
+    }
+    let cut = policy.cuts_tries();
     policy.retries = conditions.kinds.iter().filter(|kind| cut || *kind != Kind::Timeout).collect();
     policy.backoff = Some("a random time, from 25ms on doubled each time".to_owned());
     if retries.is_none() {

@@ -66,18 +66,14 @@ pub(super) fn annotated(source: &mut Source<'_>, manifest: &Node) -> Option<Poli
 }
 
 fn condition(word: &str) -> Option<Vec<Kind>> {
-    let statuses = |from: u16, to: u16| (from..=to).map(Kind::Http).collect();
-    match word {
-        "5xx" => Some(statuses(500, 599)),
-        "gateway-error" => Some(statuses(502, 504)),
-        _ => {
-            let status = |text: &str| text.trim().parse::<u16>().ok().filter(|status| (100..=599).contains(status));
-            if let Some((from, to)) = word.split_once('-').and_then(|(from, to)| status(from).zip(status(to))) {
-                return (from <= to).then(|| statuses(from, to));
-            }
-            status(word).map(|status| vec![Kind::Http(status)]).or_else(|| kind::grpc(word).map(|code| vec![Kind::Grpc(code)]))
-        }
-    }
+    let statuses = match word {
+        "5xx" => Some((500..=599).collect()),
+        "gateway-error" => Some((502..=504).collect()),
+        _ => super::statuses(word),
+    };
+    statuses
+        .map(|statuses: Vec<u16>| statuses.into_iter().map(Kind::Http).collect())
+        .or_else(|| kind::grpc(word).map(|code| vec![Kind::Grpc(code)]))
 }
 
 fn refusals(source: &mut Source<'_>, node: &Node, retries: &Kinds) {
