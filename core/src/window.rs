@@ -240,6 +240,8 @@ pub struct EdgeWindow {
     pub nonretryable_retries: u64,
     /// Retries before the time that the server had asked for.
     pub retry_after_violations: u64,
+    /// Attempts of which it can be told for whom they are made, or until when somebody waits for them.
+    pub accountable: u64,
     /// Attempts that began after whoever they were made for had given up.
     pub late_starts: u64,
     /// Time that attempts went on after that, nanoseconds.

@@ -235,10 +235,10 @@ fn what_a_later_version_knows_is_said_to_be_that() {
     );
     refused(
         "retry ratio recovers within 2 windows",
-        "web late starts <= 3",
+        "web recovery windows <= 3",
         Later,
-        "late starts",
-        "`late starts` is not in this version of stormdrill",
+        "recovery windows",
+        "`recovery windows` is not in this version of stormdrill",
     );
 }
 

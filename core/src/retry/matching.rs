@@ -224,17 +224,22 @@ impl Alike {
     }
 }
 
-/// How often `matched` speaks up where there is nothing to retry: its share of the attempts, over the windows in which
-/// at most one attempt in a hundred failed. `None` without any attempt in such a window.
+/// How often `matched` speaks up where there is nothing to retry: its share of the attempts, less one for each failure, over
+/// the windows in which at most one attempt in a hundred failed. `None` without any attempt in such a window.
 ///
 /// Above [`FALSE_RATE_LIMIT`] the edge's calls are too alike for this evidence.
 #[must_use]
 pub fn false_rate(windows: &[Window], edge: EdgeId) -> Option<f64> {
+    false_rate_of(windows, usize::from(edge.0))
+}
+
+/// The same over any windows, of the edge at a position.
+pub(crate) fn false_rate_of<'a>(windows: impl IntoIterator<Item = &'a Window>, edge: usize) -> Option<f64> {
     let (mut matched, mut attempts) = (0_u64, 0_u64);
-    for window in windows.iter().filter_map(|window| window.edge(edge)) {
+    for window in windows.into_iter().filter_map(|window| window.edges.get(edge)) {
         let failed: u64 = window.failures.values().sum();
         if failed.saturating_mul(100) <= window.attempts {
-            matched += window.retries.matched;
+            matched += window.retries.matched.saturating_sub(failed);
             attempts += window.attempts;
         }
     }
@@ -367,7 +372,7 @@ mod tests {
     fn the_false_rate_comes_from_windows_without_failures() {
         let windows = [window(100, 3, 1), window(100, 1, 0), window(100, 80, 80)];
         let rate = false_rate(&windows, EdgeId(0));
-        assert!(rate.is_some_and(|rate| (rate - 0.02).abs() < 1e-12), "{rate:?}");
+        assert!(rate.is_some_and(|rate| (rate - 0.015).abs() < 1e-12), "{rate:?}");
         assert_eq!(false_rate(&windows[2..], EdgeId(0)), None);
         assert_eq!(false_rate(&windows, EdgeId(1)), None);
     }

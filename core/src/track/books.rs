@@ -9,7 +9,7 @@ use crate::status::Meaning;
 use crate::track::TrackConfig;
 use crate::track::answer::Answer;
 use crate::track::attempt::Attempt;
-use crate::track::cohort::{Cohorts, Outcome};
+use crate::track::cohort::{Cohorts, Outcome, Waited};
 use crate::track::deadlines::{self, Deadlines, Links, NEVER};
 use crate::track::gauge::Gauge;
 use crate::window::Failure;
@@ -50,6 +50,7 @@ pub(crate) struct Books {
     /// By identity.
     pub(crate) recogniser: Recogniser,
     deadlines: Deadlines,
+    has_ingress: bool,
     edges: Vec<EdgeBook>,
     overdue_ns: u64,
 }
@@ -72,6 +73,7 @@ impl Books {
                 Matcher::new(config.retry_within_ns, config.max_failures),
             ),
             deadlines: Deadlines::new(config.max_ids, config.id_ttl_ns, config.wall_origin_ns),
+            has_ingress: edges.iter().any(|edge| edge.role == Role::Ingress),
             edges: edges.iter().map(|edge| EdgeBook { role: edge.role, gauge: Gauge::default(), connections: 0 }).collect(),
             overdue_ns: config.overdue_ns,
         }
@@ -103,7 +105,13 @@ impl Books {
                 stated_ns
             }
         };
-        self.cohorts.start(opening, &finding, at_ns > given_up_ns);
+        let is_linked = self.has_ingress && links != [0, 0] && self.role(opening.edge) == Some(Role::Downstream);
+        let waited = match (at_ns > given_up_ns, is_linked || stated_ns != NEVER) {
+            (true, _) => Waited::Late,
+            (false, true) => Waited::For,
+            (false, false) => Waited::Unknown,
+        };
+        self.cohorts.start(opening, &finding, waited);
         Started { ticket: finding.ticket, links, deadline_ns: stated_ns }
     }
 

@@ -46,6 +46,17 @@ impl Outcome {
     }
 }
 
+/// Whether somebody waits for an attempt that starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// That cannot be told.
+    Unknown,
+    /// Somebody does.
+    For,
+    /// Nobody does any more.
+    Late,
+}
+
 /// One edge's attempts of one epoch.
 #[derive(Debug)]
 struct EdgeCohort {
@@ -56,6 +67,7 @@ struct EdgeCohort {
     non_idempotent_retries: u64,
     nonretryable_retries: u64,
     retry_after_violations: u64,
+    accountable: u64,
     late_starts: u64,
     orphan_ns: u64,
     gaps_ns: Sample,
@@ -98,7 +110,7 @@ impl Cohorts {
     }
 
     /// Books an attempt that starts; its outcome is to follow.
-    pub(crate) fn start(&mut self, opening: &Opening, finding: &Finding, is_late: bool) {
+    pub(crate) fn start(&mut self, opening: &Opening, finding: &Finding, waited: Waited) {
         let Some(cohort) = self.at(opening.epoch) else {
             self.misfits.attempts += 1;
             return;
@@ -107,7 +119,8 @@ impl Cohorts {
         cohort.open += 1;
         book.attempts += 1;
         *book.protocols.entry(opening.protocol).or_default() += 1;
-        book.late_starts += u64::from(is_late);
+        book.accountable += u64::from(waited != Waited::Unknown);
+        book.late_starts += u64::from(waited == Waited::Late);
         book.attempts_max = book.attempts_max.max(finding.number);
         book.hedges += u64::from(finding.hedge);
         if let Some(evidence) = finding.evidence {
@@ -239,6 +252,7 @@ impl EdgeCohort {
             non_idempotent_retries: 0,
             nonretryable_retries: 0,
             retry_after_violations: 0,
+            accountable: 0,
             late_starts: 0,
             orphan_ns: 0,
             gaps_ns: Sample::new(sample_cap),
@@ -305,6 +319,7 @@ impl EdgeCohort {
             non_idempotent_retries: self.non_idempotent_retries,
             nonretryable_retries: self.nonretryable_retries,
             retry_after_violations: self.retry_after_violations,
+            accountable: self.accountable,
             late_starts: self.late_starts,
             orphan_ns: self.orphan_ns,
             gaps_ns: self.gaps_ns.into_values(),

@@ -32,6 +32,7 @@ impl EdgeWindow {
         self.non_idempotent_retries += later.non_idempotent_retries;
         self.nonretryable_retries += later.nonretryable_retries;
         self.retry_after_violations += later.retry_after_violations;
+        self.accountable += later.accountable;
         self.late_starts += later.late_starts;
         self.orphan_ns = self.orphan_ns.saturating_add(later.orphan_ns);
         self.burst = self.burst.and(later.burst);
