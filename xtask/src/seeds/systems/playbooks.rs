@@ -205,11 +205,12 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
         ..Section::default()
     };
     for (number, case) in CASES.iter().enumerate() {
-        if !scene.short || SHORT.contains(&number) {
+        let wanted = scene.playbook.as_deref().is_none_or(|name| name == case.playbook);
+        if wanted && (!scene.short || SHORT.contains(&number)) {
             section.drills.push(case.run(scene)?);
         }
     }
-    if !scene.short {
+    if !scene.short && scene.playbook.is_none() {
         findings(&mut section);
     }
     Ok(section)
