@@ -52,6 +52,15 @@ pub enum Deadlines {
     },
 }
 
+/// What a layer does when its own caller hangs up before the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CallerGone {
+    /// It closes its call and makes no further try.
+    Stops,
+    /// It goes on to the end, as services with a thread for each request mostly do.
+    GoesOn,
+}
+
 /// The settings of a chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChainConfig {
@@ -85,6 +94,8 @@ pub struct ChainConfig {
     pub retry_after: RetryAfter,
     /// The breaker of a layer that retries.
     pub breaker: Option<BreakerLimits>,
+    /// What a layer does for a caller that has gone.
+    pub caller_gone: CallerGone,
     /// What becomes of a layer's connections after an answer.
     pub reuse: Reuse,
     /// The markers that every layer sends.
@@ -113,6 +124,7 @@ impl ChainConfig {
             on: RetryOn::Failures,
             retry_after: RetryAfter::Ignored,
             breaker: None,
+            caller_gone: CallerGone::Stops,
             reuse: Reuse::KeepAlive,
             marker: Marker::Id,
             seed: 1,

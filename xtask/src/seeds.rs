@@ -65,6 +65,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         bail!("the drills need root");
     }
     setup::ensure(&[Part::Seeds], None)?;
+    if options.only.is_empty() || options.only.iter().any(|name| name == "loss") {
+        // In the namespace nothing can be downloaded.
+        setup::ensure(&[Part::Vm], None)?;
+        systems::prepare()?;
+    }
     if !options.no_build {
         build::run(&build::Options::debug())?;
     }

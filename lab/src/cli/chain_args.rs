@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Switch;
 use super::values::{Ports, duration, duration_or_zero, ports, share};
-use crate::chain::{ChainConfig, Deadlines, Policy, RetryLayers};
+use crate::chain::{CallerGone, ChainConfig, Deadlines, Policy, RetryLayers};
 use crate::policy::backoff::{Backoff, Shape};
 use crate::policy::breaker::BreakerLimits;
 use crate::policy::budget::{BudgetLimits, Counting};
@@ -73,6 +73,9 @@ pub(super) struct ChainArgs {
     /// Whether a retry waits for as long as the answer's Retry-After says
     #[arg(long, value_enum, default_value = "ignored")]
     retry_after: RetryAfter,
+    /// What a layer does when its caller has hung up
+    #[arg(long, value_enum, default_value = "stops")]
+    caller_gone: CallerGone,
     /// Whether connections are used again
     #[arg(long, value_enum, default_value = "on")]
     keepalive: Switch,
@@ -129,6 +132,7 @@ impl ChainArgs {
             on: self.retry_on,
             retry_after: self.retry_after,
             breaker: self.breaker.map(|failures| BreakerLimits { failures, open: self.breaker_open }),
+            caller_gone: self.caller_gone,
             reuse: match self.keepalive {
                 Switch::On => Reuse::KeepAlive,
                 Switch::Off => Reuse::Close,

@@ -177,14 +177,14 @@ const CASES: &[Case] = &[
         playbook: "deadline",
         what: "the callers' deadline of 300 ms is not passed on",
         expected: "fail",
-        service: Service::Chain(2, &["--tries", "3", "--retry-layer", "2"], &["--delay", "200ms"]),
+        service: Service::Chain(2, &["--tries", "3", "--retry-layer", "2", "--caller-gone", "goes-on"], &["--delay", "200ms"]),
         client: &["--timeout", "300ms", "--deadline", "on"],
         ..CASE
     },
     Case {
         playbook: "deadline",
         what: "the callers' deadline of 300 ms is passed on",
-        service: Service::Chain(2, &["--tries", "3", "--retry-layer", "2", "--deadline", "on"], &["--delay", "200ms"]),
+        service: Service::Chain(2, &["--tries", "3", "--retry-layer", "2", "--caller-gone", "goes-on", "--deadline", "on"], &["--delay", "200ms"]),
         client: &["--timeout", "300ms", "--deadline", "on"],
         ..CASE
     },
