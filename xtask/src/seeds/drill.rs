@@ -246,6 +246,10 @@ fn show(number: f64, unit: &str) -> String {
     match unit {
         "ratio" | "%" | "share" => format!("{:.1}%", number * 100.0),
         "count" => format!("{number:.0}"),
+        "x" => format!("{number:.2}x"),
+        "windows" => format!("{number:.0} windows"),
+        "s" if number < 1.0 => format!("{:.0} ms", number * 1000.0),
+        "s" => format!("{number:.2} s"),
         "" => format!("{number:.3}"),
         unit => format!("{number:.3} {unit}"),
     }

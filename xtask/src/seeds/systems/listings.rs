@@ -65,14 +65,14 @@ impl Rig {
 fn budgets(scene: &Scene, section: &mut Section) -> Result<()> {
     let mut shares = Vec::new();
     for (what, counting, expected) in [("since the start, as the Python listing counts", "since-start", "fail"), ("over a sliding second", "sliding", "pass")] {
-        let chain = ["--policy", "budgeted", "--tries", "4", "--budget-window", "1s", "--backoff-base", "1ms", "--budget-counting", counting];
+        let chain = ["--policy", "budgeted", "--tries", "2", "--budget-window", "1s", "--backoff-base", "1ms", "--budget-counting", counting];
         let rig = Rig::new(scene, 1, &chain, &[])?;
-        let playbook = rig.playbook(&format!("budget-{counting}")).phases(["16s", "8s", "4s"]).fault(FAILS).expect("store retry ratio of first <= 15%");
+        let playbook = rig.playbook(&format!("budget-{counting}")).phases(["30s", "6s", "4s"]).fault(FAILS).expect("store retry ratio of first <= 15%");
         let outcome = rig.drill(scene, &playbook, "200/s")?;
         shares.push(outcome.observed(0).unwrap_or_default());
-        section.drills.push(outcome.drill(format!("10% budget counted {what}, after 16 s of success"), expected));
+        section.drills.push(outcome.drill(format!("10% budget counted {what}, after 30 s of success"), expected));
     }
-    section.find("C4", Verdict::of(shares[0] <= 0.15), format!("after 16 s of success {:.0}% retries in 8 s of failure: it counts since its start; {:.0}% with a window", shares[0] * 100.0, shares[1] * 100.0));
+    section.find("C4", Verdict::of(shares[0] <= 0.15), format!("after 30 s of success {:.0}% retries in 6 s of failure: it counts since its start; {:.0}% with a window", shares[0] * 100.0, shares[1] * 100.0));
     section.find("C6", Verdict::Partly, format!("10% over its whole life, {:.0}% during the failure", shares[0] * 100.0));
     Ok(())
 }
@@ -119,7 +119,7 @@ fn waits(scene: &Scene, section: &mut Section) -> Result<()> {
     let mut found = Vec::new();
     for (shape, what, expected) in shapes {
         let rig = Rig::new(scene, 1, &["--tries", "2", "--waits", shape, "--backoff-base", "100ms"], &[])?;
-        let playbook = rig.playbook(&format!("wait-{shape}")).phases(["3s", "8s", "2s"]).fault(FAILS).expect("web failure latency p99 <= 130ms");
+        let playbook = rig.playbook(&format!("wait-{shape}")).phases(["3s", "8s", "2s"]).fault(FAILS).expect("web failure latency p99 <= 160ms");
         let outcome = rig.drill(scene, &playbook, "80/s")?;
         let of = |key: &str| outcome.number("web", "fault", key);
         let (median, most) = (of("/latency_ms/p50")?, of("/latency_ms/p99")?);
@@ -128,8 +128,8 @@ fn waits(scene: &Scene, section: &mut Section) -> Result<()> {
         section.drills.push(outcome.drill(format!("one retry after {what}"), expected));
     }
     section.tables.push(table);
-    section.find("D6", Verdict::of((35.0..75.0).contains(&found[0].0) && found[0].1 < 130.0), format!("median {:.0} ms, p99 {:.0} ms from base 100 ms", found[0].0, found[0].1));
-    section.find("D7", Verdict::of(found[1].1 < 130.0), format!("p99 {:.0} ms from base 100 ms: the first cap is twice the base, for the exponent is raised first", found[1].1));
+    section.find("D6", Verdict::of((35.0..75.0).contains(&found[0].0) && found[0].1 < 160.0), format!("median {:.0} ms, p99 {:.0} ms from base 100 ms", found[0].0, found[0].1));
+    section.find("D7", Verdict::of(found[1].1 < 160.0), format!("p99 {:.0} ms from base 100 ms: the first cap is twice the base, for the exponent is raised first", found[1].1));
     section.find("C3", Verdict::of(found[2].1 < 160.0), format!("the first wait is around {:.0} ms and never below twice the base: not 100 ms, and not from 0", found[2].0));
     Ok(())
 }
@@ -163,13 +163,13 @@ fn backoff_alone(scene: &Scene, section: &mut Section) -> Result<()> {
     Ok(())
 }
 
-/// A store that stops answering: each try that times out costs a connection.
+/// A store that stops answering, at a rate at which its kernel can still accept for it: each try that times out costs a connection.
 fn pools(scene: &Scene, section: &mut Section) -> Result<()> {
     let mut opened = Vec::new();
     for (what, tries, expected) in [("three tries of 200 ms", "3", "fail"), ("one try of 200 ms", "1", "pass")] {
         let rig = Rig::new(scene, 1, &["--tries", tries, "--timeout", "200ms"], &[])?;
-        let playbook = rig.playbook(&format!("pool-{tries}")).phases(["3s", "6s", "3s"]).expect("store connections opened <= 300").expect("web failure latency p99 <= 500ms");
-        let load = scene.load(rig.chain.port, &["--rate", "40/s", "--duration", "300s", "--timeout", "5s"])?;
+        let playbook = rig.playbook(&format!("pool-{tries}")).phases(["3s", "6s", "3s"]).expect("store connections opened <= 60").expect("web failure latency p99 <= 500ms");
+        let load = scene.load(rig.chain.port, &["--rate", "6/s", "--duration", "300s", "--timeout", "5s"])?;
         let outcome = playbook.run(scene, |moment| match moment {
             Moment::Phase("fault") => rig.store.process.signal("STOP"),
             Moment::Phase("recovery") => rig.store.process.signal("CONT"),

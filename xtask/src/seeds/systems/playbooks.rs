@@ -1,11 +1,11 @@
 //! The shipped playbooks, each on a service that passes it and on one that fails it.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use crate::paths;
 use crate::seeds::drill;
 use crate::seeds::nginx::Nginx;
-use crate::seeds::result::{Drill, Section, Verdict};
+use crate::seeds::result::{Drill, Section, Table, Verdict};
 use crate::seeds::scene::Scene;
 
 /// A service, and the verdict that a playbook gives it.
@@ -190,6 +190,9 @@ const CASES: &[Case] = &[
     },
 ];
 
+/// Playbooks that are drilled elsewhere, and where.
+const ELSEWHERE: [(&str, &str); 1] = [("latency", "needs netem: `loss` runs it in a kernel of its own")];
+
 /// Those of the short form, by their numbers.
 const SHORT: [usize; 2] = [2, 3];
 
@@ -204,6 +207,7 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
         ],
         ..Section::default()
     };
+    section.tables.push(lessons()?);
     for (number, case) in CASES.iter().enumerate() {
         let wanted = scene.playbook.as_deref().is_none_or(|name| name == case.playbook);
         if wanted && (!scene.short || SHORT.contains(&number)) {
@@ -214,6 +218,21 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
         findings(&mut section);
     }
     Ok(section)
+}
+
+/// The question that each file opens with.
+fn lessons() -> Result<Table> {
+    let mut table = Table::new("The lessons", &["playbook", "asks"]);
+    let mut names: Vec<&str> = CASES.iter().map(|case| case.playbook).chain(ELSEWHERE.map(|(name, _)| name)).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        let path = paths::workspace().join("playbooks").join(name).with_extension("yaml");
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let question = text.lines().next().unwrap_or_default().trim_start_matches(['#', ' ']).to_owned();
+        table.row([format!("`{name}`"), question]);
+    }
+    Ok(table)
 }
 
 /// What the pairs of drills say about the claims.
@@ -290,9 +309,6 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may stop at the first thing that is wrong")]
 
     use super::*;
-
-    /// Playbooks that are drilled elsewhere, and where.
-    const ELSEWHERE: [(&str, &str); 1] = [("latency", "needs netem: `loss` runs it in a kernel of its own")];
 
     #[test]
     fn every_shipped_playbook_has_a_service_that_passes_it_and_one_that_fails_it() {
