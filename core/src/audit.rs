@@ -41,6 +41,8 @@ mod kubernetes;
 
 mod spring;
 
+mod aws;
+
 mod chain;
 
 pub mod text;
@@ -93,11 +95,14 @@ pub enum Format {
     Traefik,
     /// Spring Boot's application.yaml, with Resilience4j or Spring Cloud Gateway.
     Spring,
+    /// The AWS SDKs' `~/.aws/config`.
+    Aws,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 7] = [Self::Nginx, Self::Haproxy, Self::Envoy, Self::Kubernetes, Self::Grpc, Self::Traefik, Self::Spring];
+    pub const ALL: [Self; 8] =
+        [Self::Nginx, Self::Haproxy, Self::Envoy, Self::Kubernetes, Self::Grpc, Self::Traefik, Self::Spring, Self::Aws];
 
     /// Its name in flags and output.
     #[must_use]
@@ -110,6 +115,7 @@ impl Format {
             Self::Grpc => "grpc",
             Self::Traefik => "traefik",
             Self::Spring => "spring",
+            Self::Aws => "aws",
         }
     }
 }
@@ -213,6 +219,7 @@ fn read(input: usize, file: &File) -> Result<(Layer, Vec<Finding>), Refused> {
         Format::Grpc => grpc::read(&mut source)?,
         Format::Traefik => kubernetes::traefik::read(&mut source)?,
         Format::Spring => spring::read(&mut source)?,
+        Format::Aws => aws::read(&mut source)?,
     };
     if let Some(only) = &file.only {
         let names: Vec<String> = policies.iter().map(|policy| policy.name.clone()).collect();
