@@ -36,3 +36,7 @@ pub mod judge;
 pub mod result;
 
 pub mod report;
+
+pub mod audit;
+
+pub mod predict;

@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 use stormdrill::api::{self, App};
 use stormdrill::daemon::Daemon;
-use stormdrill::daemon::drills::Carry;
+use stormdrill::daemon::carry::Carry;
 use stormdrill::drill::{Carried, DrillError};
 use stormdrill::driver::Progress;
 use stormdrill_core::judge::Verdict;

@@ -320,7 +320,14 @@ fn phases(result: &DrillResult) -> Vec<PhaseView> {
 }
 
 fn faults(result: &DrillResult) -> Vec<FaultView> {
-    let evidence = Evidence { edges: &result.edges, phases: &result.phases, windows: &result.windows, faults: &result.faults, load: None };
+    let evidence = Evidence {
+        edges: &result.edges,
+        phases: &result.phases,
+        windows: &result.windows,
+        faults: &result.faults,
+        load: None,
+        held_up: &[],
+    };
     result
         .faults
         .iter()
