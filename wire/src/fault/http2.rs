@@ -258,13 +258,7 @@ mod tests {
 
     #[test]
     fn other_protocols_do_not_pass_for_frames() {
-        for text in [
-            b"HTTP/1.1",
-            b"GET / HT",
-            b"\x16\x03\x01\x02\x00\x01\x00\x01",
-            b"\x00\x00\x00\x01\x00\x00\x00\x01",
-            b"\x00\x00\x40\x00\x00\x00\x00\x01",
-        ] {
+        for text in [b"HTTP/1.1", b"GET / HT", b"\x16\x03\x01\x02\x00\x01\x00\x01", b"\x00\x00\x00\x01\x00\x00\x00\x01", b"\x00\x00\x40\x00\x00\x00\x00\x01"] {
             assert!(!Frames::default().adopt(0, u64::from_be_bytes(*text)), "{}", text.escape_ascii());
         }
     }
