@@ -2,6 +2,7 @@
 //!
 //! A plain binary without async: tasks run other programs and wait for them.
 
+mod bench;
 mod bpf;
 mod build;
 mod check;
@@ -50,6 +51,8 @@ enum Task {
     Tidy,
     /// Licences, duplicates and sources of the dependencies
     Deny,
+    /// Measure what faults cost, beside other tools
+    Bench(bench::Options),
     /// Two drills against the lab's chain of services
     Demo,
     /// The articles' claims, tried on the real systems; writes docs/seeds.md
@@ -79,6 +82,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Ci => return test::run(&test::Options::all(), true),
         Task::Tidy => tidy::run()?,
         Task::Deny => deny::run()?,
+        Task::Bench(options) => bench::run(&options)?,
         Task::Demo => demo::run()?,
         Task::Seeds(options) => return seeds::run(&options),
     }
