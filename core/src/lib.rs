@@ -19,6 +19,8 @@ pub mod expectation;
 
 pub mod event;
 
+pub mod status;
+
 pub mod window;
 
 pub mod machine;
