@@ -5,6 +5,7 @@
 //! together give the worst case ([`worst`]). Nothing is executed, resolved or looked up: what a file does not say is
 //! either the system's documented default or unknown.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 pub mod kind;
@@ -58,7 +59,7 @@ use worst::Way;
 pub use stated::{StatedError, stated};
 
 /// A stretch of one of the files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// Position among the inputs, from 0.
     pub input: usize,
@@ -238,7 +239,7 @@ fn read(input: usize, file: &File) -> Result<(Layer, Vec<Finding>), Refused> {
     let mut findings = source.into_findings();
     if file.only.is_some() {
         // What is wrong elsewhere in the file is not on this path.
-        let kept: Vec<Place> = policies.iter().filter_map(|policy| policy.place).collect();
+        let kept: HashSet<Place> = policies.iter().filter_map(|policy| policy.place).collect();
         findings.retain(|finding| finding.policy.is_none_or(|place| kept.contains(&place)));
     }
     let findings = findings.into_iter().map(|found| found.finding).collect();

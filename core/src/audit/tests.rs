@@ -188,6 +188,20 @@ fn envoy_does_not_retry_a_call_that_ran_out_of_the_routes_time() {
 }
 
 #[test]
+fn yaml_anchors_and_merge_keys_are_followed_and_what_is_written_wins() {
+    let text = "x: &retry {retry_on: reset, num_retries: 4, per_try_timeout: 1s}
+virtual_hosts:
+- routes:
+  - {match: {prefix: /a}, route: {cluster: c, timeout: 9s, retry_policy: *retry}}
+  - {match: {prefix: /b}, route: {cluster: c, timeout: 9s, retry_policy: {<<: *retry, num_retries: 2}}}
+  - {match: {prefix: /c}, route: {cluster: c, timeout: 9s, retry_policy: {num_retries: 1, <<: *retry}}}
+";
+    let policies = &one(text).layers[0].policies;
+    let tries: Vec<Tries> = policies.iter().map(|policy| policy.tries(Kind::Reset)).collect();
+    assert_eq!(tries, [5, 3, 2].map(Tries::AtMost));
+}
+
+#[test]
 fn istio_retries_what_nobody_asked_it_to() {
     let service = |route: &str| {
         format!(
