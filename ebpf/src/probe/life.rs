@@ -124,7 +124,7 @@ unsafe fn retransmitted(ops: *mut bpf_sock_ops, sk: *mut bpf_sock) {
     unsafe {
         let (segments, error) = ((*ops).__bindgen_anon_1.args[1], (*ops).__bindgen_anon_1.args[2]);
         let conn = conns::get(sk);
-        if conn.is_null() || error != 0 {
+        if conn.is_null() || error != 0 || (*conn).book.life & Book::CALLBACKS == 0 {
             return;
         }
         if let Some((sender, _)) = sender(&raw mut (*conn).book) {
@@ -142,7 +142,8 @@ unsafe fn changed(ops: *mut bpf_sock_ops, sk: *mut bpf_sock) {
             return;
         }
         let conn = conns::get(sk);
-        if conn.is_null() {
+        // A connection that was open before may have calls on that another program asked for: its end is read off the packets.
+        if conn.is_null() || (*conn).book.life & Book::CALLBACKS == 0 {
             return;
         }
         let book = &raw mut (*conn).book;
