@@ -34,8 +34,11 @@ pub(crate) struct Options {
     /// A quicker form with fewer requests, for the tests; the page is left as it is
     #[arg(long)]
     short: bool,
+    /// Of the shipped playbooks only this one; the page is left as it is
+    #[arg(long, value_name = "NAME")]
+    playbook: Option<String>,
     /// Only write the page anew, from what the last runs found
-    #[arg(long, conflicts_with_all = ["only", "short"])]
+    #[arg(long, conflicts_with_all = ["only", "short", "playbook"])]
     render: bool,
     /// Use the binaries in target/debug as they are
     #[arg(long)]
@@ -62,6 +65,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         bail!("the drills need root");
     }
     setup::ensure(&[Part::Seeds], None)?;
+    if options.only.is_empty() || options.only.iter().any(|name| name == "loss") {
+        // In the namespace nothing can be downloaded.
+        setup::ensure(&[Part::Vm], None)?;
+        systems::prepare()?;
+    }
     if !options.no_build {
         build::run(&build::Options::debug())?;
     }
@@ -81,21 +89,26 @@ pub(crate) fn prepare() -> Result<bool> {
 fn inside(options: &Options) -> Result<ExitCode> {
     command::run(Command::new("ip").args(["link", "set", "lo", "up"]))?;
     let mut wrong = Vec::new();
-    for system in systems::ALL.iter().filter(|system| options.only.is_empty() || options.only.iter().any(|name| name == system.name)) {
+    let partial = options.short || options.playbook.is_some();
+    let wanted = |name: &str| match &options.playbook {
+        Some(_) => name == "playbooks",
+        None => options.only.is_empty() || options.only.iter().any(|only| only == name),
+    };
+    for system in systems::ALL.iter().filter(|system| wanted(system.name)) {
         if options.short && !system.short {
             continue;
         }
         say::step(format!("{}: {}", system.name, system.title));
-        let scene = Scene::new(system.name, options.short)?;
+        let scene = Scene::new(system.name, options.short, options.playbook.clone())?;
         let mut section = (system.run)(&scene).with_context(|| format!("the system {}", system.name))?;
         (section.name, section.title) = (system.name.to_owned(), system.title.to_owned());
         for problem in section.problems() {
             say::step(format!("{}: {problem}", system.name));
             wrong.push(format!("{}: {problem}", system.name));
         }
-        save(&section, options.short)?;
+        save(&section, partial)?;
     }
-    if !options.short {
+    if !partial {
         render::page()?;
     }
     if wrong.is_empty() {
@@ -105,8 +118,8 @@ fn inside(options: &Options) -> Result<ExitCode> {
     bail!("not as it should be: {}", wrong.join("; "))
 }
 
-fn save(section: &Section, short: bool) -> Result<()> {
-    let folder = rig::folder().join(if short { "short" } else { "results" });
+fn save(section: &Section, partial: bool) -> Result<()> {
+    let folder = rig::folder().join(if partial { "partial" } else { "results" });
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let path = folder.join(section.name.as_str()).with_extension("json");
     let text = serde_json::to_string_pretty(section).context("the results are not JSON")?;

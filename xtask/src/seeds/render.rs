@@ -59,7 +59,7 @@ fn claims(sections: &[Section]) -> String {
             .iter()
             .flat_map(|section| section.findings.iter().filter(|finding| finding.id == claim.id).map(move |finding| (section, finding)))
             .collect();
-        let mut names: Vec<String> = found.iter().map(|(section, _)| format!("`seeds --only {}`", section.name)).collect();
+        let mut names: Vec<String> = found.iter().map(|(section, _)| format!("`cargo xtask seeds --only {}`", section.name)).collect();
         names.dedup();
         let measured = found.iter().map(|(_, finding)| finding.measured.clone()).collect::<Vec<_>>().join("; ");
         let verdict = overall(found.iter().map(|(_, finding)| finding.verdict));
@@ -119,9 +119,7 @@ fn describe(section: &Section) -> String {
 }
 
 fn markdown(table: &Table) -> String {
-    let line = |cells: &[String]| {
-        format!("| {} |\n", cells.iter().map(|cell| cell.replace('|', "\\|").replace('\n', " ")).collect::<Vec<_>>().join(" | "))
-    };
+    let line = |cells: &[String]| format!("| {} |\n", cells.iter().map(|cell| cell.replace('|', "\\|").replace('\n', " ")).collect::<Vec<_>>().join(" | "));
     let mut text = line(&table.columns);
     text.push_str(&format!("|{}\n", "---|".repeat(table.columns.len())));
     table.rows.iter().for_each(|row| text.push_str(&line(row)));

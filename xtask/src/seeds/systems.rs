@@ -17,6 +17,11 @@ use anyhow::Result;
 use super::result::Section;
 use super::scene::Scene;
 
+/// Downloads the kernel that one of them boots.
+pub(crate) fn prepare() -> Result<()> {
+    loss::prepare()
+}
+
 /// A system and its drills.
 pub(crate) struct System {
     pub(crate) name: &'static str,

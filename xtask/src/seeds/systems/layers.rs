@@ -30,10 +30,7 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
 
 /// 20 requests while every answer is a 503, through 0 to 4 layers.
 fn all_fail(scene: &Scene, section: &mut Section) -> Result<()> {
-    let mut table = Table::new(
-        "20 requests, every answer a 503",
-        &["layers of 3 tries", "calls of the store", "per request", "3^layers", "the article's"],
-    );
+    let mut table = Table::new("20 requests, every answer a 503", &["layers of 3 tries", "calls of the store", "per request", "3^layers", "the article's"]);
     let mut calls = Vec::new();
     for layers in if scene.short { 3..=3 } else { 0..=4 } {
         let store = Nginx::store(scene)?;
@@ -48,22 +45,9 @@ fn all_fail(scene: &Scene, section: &mut Section) -> Result<()> {
             .expect(&format!("store attempts max <= {limit}"))
             .run_with_requests(scene, |_| scene.requests(entry, 20, &[]).map(drop))?;
         let found = outcome.requests("store", "fault")?;
-        section.count(
-            format!("calls of the store, {layers} layers, whole drill"),
-            outcome.all_requests("store"),
-            "nginx's access log",
-            store.entries()?.len() as u64,
-        );
-        section
-            .drills
-            .push(outcome.drill(format!("{layers} layers, all answers 503: no request may have more than {limit} attempts"), "pass"));
-        table.row([
-            layers.to_string(),
-            found.to_string(),
-            format!("{:.1}", found as f64 / 20.0),
-            limit.to_string(),
-            (20 * limit).to_string(),
-        ]);
+        section.count(format!("calls of the store, {layers} layers, whole drill"), outcome.all_requests("store"), "nginx's access log", store.entries()?.len() as u64);
+        section.drills.push(outcome.drill(format!("{layers} layers, all answers 503: no request may have more than {limit} attempts"), "pass"));
+        table.row([layers.to_string(), found.to_string(), format!("{:.1}", found as f64 / 20.0), limit.to_string(), (20 * limit).to_string()]);
         calls.push((layers, found));
         store.stop()?;
     }
@@ -102,6 +86,14 @@ fn four_tries(scene: &Scene) -> Result<Verdict> {
     Ok(Verdict::of(outcome.requests("store", "fault")? == 20 * 64))
 }
 
+/// What came of one failure rate.
+struct Measured {
+    percent: u32,
+    ratio: f64,
+    served: f64,
+    asked: f64,
+}
+
 /// The same layers while each answer is a 503 with probability p.
 fn some_fail(scene: &Scene, section: &mut Section) -> Result<()> {
     let requests: u32 = scene.choose(600, 100);
@@ -111,7 +103,7 @@ fn some_fail(scene: &Scene, section: &mut Section) -> Result<()> {
     );
     let rows = [(10, "1.11", "100.0%"), (30, "1.45", "100.0%"), (50, "2.06", "100.0%"), (90, "9.88", "92.8%")];
     let mut within = true;
-    let mut measured = Vec::new();
+    let mut measured: Vec<Measured> = Vec::new();
     for (percent, article, article_served) in rows {
         if scene.short && percent != 50 {
             continue;
@@ -123,7 +115,7 @@ fn some_fail(scene: &Scene, section: &mut Section) -> Result<()> {
         let theory = Theory::of(f64::from(percent) / 100.0, 27);
         let off = (ratio - theory.mean) / (theory.deviation / asked.sqrt());
         within &= off.abs() < 4.0;
-        measured.push((percent, ratio, served, asked));
+        measured.push(Measured { percent, ratio, served, asked });
         table.row([
             format!("{percent}%"),
             format!("{ratio:.3}"),
@@ -136,19 +128,14 @@ fn some_fail(scene: &Scene, section: &mut Section) -> Result<()> {
         ]);
     }
     section.tables.push(table);
-    let list = |value: &dyn Fn(&(u32, f64, f64, f64)) -> String| measured.iter().map(value).collect::<Vec<_>>().join(", ");
-    let calls = list(&|(_, ratio, ..)| format!("{ratio:.2}"));
-    let successes = list(&|(_, _, served, _)| format!("{:.1}", served * 100.0));
-    section.find(
-        "B3",
-        Verdict::of(within),
-        format!("{calls} calls; {successes}% served; all within four standard errors of the formula: {within}"),
-    );
-    if let Some((_, _, served, asked)) = measured.iter().find(|(percent, ..)| *percent == 30) {
+    let calls = measured.iter().map(|one| format!("{:.2}", one.ratio)).collect::<Vec<_>>().join(", ");
+    let successes = measured.iter().map(|one| format!("{:.1}", one.served * 100.0)).collect::<Vec<_>>().join(", ");
+    section.find("B3", Verdict::of(within), format!("{calls} calls; {successes}% served; all within four standard errors of the formula: {within}"));
+    if let Some(Measured { served, asked, .. }) = measured.iter().find(|one| one.percent == 30) {
         section.find("B4", Verdict::of(*served >= 1.0), format!("{:.0} of {asked:.0}", served * asked));
     }
     if let (Some(first), Some(last), false) = (measured.first(), measured.last(), scene.short) {
-        section.find("B14", Verdict::of(first.1 < 1.2 && last.1 > 8.0), format!("{:.2} calls at 10%, {:.2} at 90%", first.1, last.1));
+        section.find("B14", Verdict::of(first.ratio < 1.2 && last.ratio > 8.0), format!("{:.2} calls at 10%, {:.2} at 90%", first.ratio, last.ratio));
     }
     if scene.short {
         return Ok(());
@@ -158,11 +145,7 @@ fn some_fail(scene: &Scene, section: &mut Section) -> Result<()> {
     let theory = Theory::of(0.5, 4);
     let off = (ratio - theory.mean) / (theory.deviation / f64::from(requests).sqrt());
     section.find("C1", Verdict::of(off.abs() < 4.0), format!("{ratio:.3} calls with one layer of four tries at P=50%"));
-    section.find(
-        "C2",
-        Verdict::of(within),
-        "independent failures agree with the formula; the sections on nginx and on loss show dependent ones, which do not",
-    );
+    section.find("C2", Verdict::of(within), "independent failures agree with the formula; the sections on nginx and on loss show dependent ones, which do not");
     Ok(())
 }
 
@@ -182,12 +165,7 @@ fn with_probability(scene: &Scene, section: &mut Section, percent: u32, layers: 
             }
             Ok(())
         })?;
-    section.count(
-        format!("calls of the store at p = {percent}%, {layers} layers of {tries} tries"),
-        outcome.all_requests("store"),
-        "nginx's access log",
-        store.entries()?.len() as u64,
-    );
+    section.count(format!("calls of the store at p = {percent}%, {layers} layers of {tries} tries"), outcome.all_requests("store"), "nginx's access log", store.entries()?.len() as u64);
     store.stop()?;
     Ok(outcome)
 }
@@ -227,7 +205,7 @@ fn one_layer(scene: &Scene, section: &mut Section) -> Result<()> {
     for (what, arguments, expected) in variants {
         let store = Nginx::store(scene)?;
         let chain = scene.chain(3, store.port, arguments)?;
-        let load = scene.load(chain.port, &["--rate", "60/s", "--duration", "120s", "--timeout", "2s"])?;
+        let load = scene.load(chain.port, &["--rate", "60/s", "--duration", "300s", "--timeout", "2s"])?;
         let outcome = Playbook::new(&format!("one-layer-{expected}"))
             .ingress("web", chain.port)
             .downstream("store", store.port)
@@ -238,28 +216,16 @@ fn one_layer(scene: &Scene, section: &mut Section) -> Result<()> {
             .expect("store amplification <= 1.2")
             .expect("retry ratio recovers within 2 windows")
             .expect("web failure latency p99 <= 1s")
-            .run(scene, |_| Ok(()))?;
+            .run_until_valid(scene)?;
         load.stop()?;
         section.drills.push(outcome.drill(what, expected));
         latency.push((outcome.observed(1).unwrap_or_default(), outcome.number("web", "fault", "/latency_ms/p50").unwrap_or_default()));
         store.stop()?;
     }
     if let [(naive, _), (budgeted, fails_in)] = latency[..] {
-        section.find(
-            "A5",
-            Verdict::of(budgeted <= 1.2),
-            format!("{naive:.1}x with every layer retrying, {budgeted:.2}x with the innermost alone"),
-        );
-        section.find(
-            "A13",
-            Verdict::of(budgeted <= 1.2),
-            format!("{budgeted:.3}x under a 10% budget while everything fails, against {naive:.1}x without"),
-        );
-        section.find(
-            "A20",
-            Verdict::of(fails_in < 100.0),
-            format!("a request fails in {fails_in:.1} ms (median) once the budget is spent"),
-        );
+        section.find("A5", Verdict::of(budgeted <= 1.2), format!("{naive:.1}x with every layer retrying, {budgeted:.2}x with the innermost alone"));
+        section.find("A13", Verdict::of(budgeted <= 1.2), format!("{budgeted:.3}x under a 10% budget while everything fails, against {naive:.1}x without"));
+        section.find("A20", Verdict::of(fails_in < 100.0), format!("a request fails in {fails_in:.1} ms (median) once the budget is spent"));
         section.find("D8", Verdict::of(budgeted <= 1.2), format!("a sliding 10% budget of ours refuses at once: {budgeted:.3}x"));
     }
     section.advice.push(

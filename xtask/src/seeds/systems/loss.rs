@@ -18,6 +18,8 @@ const CELLS: [Cell; 6] = [
     Cell { timeout: "3s", keeps: false, predicted: 1.011 },
 ];
 
+pub(crate) use guest::prepare;
+
 /// The drills.
 pub(crate) fn run(scene: &Scene) -> Result<Section> {
     let found = guest::run(scene, &CELLS)?;

@@ -31,6 +31,11 @@ const KERNEL: &str = "6.1";
 const WEB: u16 = 18_080;
 const STORE: u16 = 18_090;
 
+/// Downloads the kernel, unless that was done before.
+pub(crate) fn prepare() -> Result<()> {
+    vm::kernel_of_version(KERNEL, false).map(drop)
+}
+
 /// Boots the kernel and runs all of it.
 pub(super) fn run(scene: &Scene, cells: &[Cell]) -> Result<Found> {
     let kernel = vm::kernel_of_version(KERNEL, false)?;
