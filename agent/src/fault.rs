@@ -34,6 +34,8 @@ pub mod object;
 
 pub mod journal;
 
+mod namespace;
+
 pub mod name;
 
 pub mod filter;

@@ -80,6 +80,25 @@ pub struct Select {
     pub exclude_ports: Vec<PortRange>,
     /// Whether SSH, DHCP and neighbour discovery are selected like the rest.
     pub include_management: bool,
+    /// The requests whose answers are meant; only with `http_status`.
+    pub requests: Requests,
+}
+
+/// HTTP/1 requests by their first line. The default is all requests, of HTTP/2 too.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Requests {
+    /// The method, at most seven letters.
+    pub method: Option<String>,
+    /// What the target begins with, at most 64 bytes.
+    pub path: Option<String>,
+}
+
+impl Requests {
+    /// Whether all requests are meant.
+    #[must_use]
+    pub const fn is_all(&self) -> bool {
+        self.method.is_none() && self.path.is_none()
+    }
 }
 
 /// A protocol above IP that a fault can be limited to.

@@ -129,7 +129,7 @@ fn fault(spec: &FaultSpec, edge: Option<&EdgeSpec>, shared: Option<usize>, facts
         Backend::Netem => &[Feature::SchIngress, Feature::ClsBpf, Feature::ActMirred, Feature::Ifb, Feature::SchNetem],
         Backend::EbpfDrop | Backend::EbpfHttpStatus => &[Feature::SchIngress, Feature::ClsBpf],
         Backend::Tbf => &[Feature::SchIngress, Feature::ClsBpf, Feature::ActMirred, Feature::Ifb, Feature::SchTbf],
-        Backend::CgroupConnect => &[Feature::Cgroup2],
+        Backend::CgroupConnect => &[Feature::Cgroup2, Feature::CgroupBpf],
     };
     let mut needs = needs(features, facts);
     // What a fallback replaces is no need.

@@ -14,6 +14,7 @@ mod objects;
 mod paths;
 mod route;
 mod say;
+mod seeds;
 mod setup;
 mod test;
 mod tidy;
@@ -54,6 +55,8 @@ enum Task {
     Demo,
     /// schemathesis against the running daemon
     FuzzApi(fuzz_api::Options),
+    /// The articles' claims, tried on the real systems; writes docs/seeds.md
+    Seeds(seeds::Options),
 }
 
 fn main() -> ExitCode {
@@ -81,6 +84,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Deny => deny::run()?,
         Task::Demo => demo::run()?,
         Task::FuzzApi(options) => fuzz_api::run(&options)?,
+        Task::Seeds(options) => return seeds::run(&options),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use stormdrill_wire::fault::FaultRule;
+use stormdrill_wire::fault::http2::status_byte;
+use stormdrill_wire::fault::request::RequestRule;
 
 use super::filter::Hook;
 use super::link::Link;
@@ -17,6 +19,8 @@ use super::tbf::Tbf;
 pub(crate) struct HookPlan {
     pub(crate) link: Link,
     pub(crate) hook: Hook,
+    /// The hook that the packets of the other direction pass, for what has to see both.
+    pub(crate) also: Option<Hook>,
     pub(crate) selection: Selection,
     pub(crate) carrier: Carrier,
     /// Why this interface, for `plan`.
@@ -43,6 +47,8 @@ pub(crate) enum Carrier {
         status: u16,
         /// Seed of the draws.
         seed: u64,
+        /// The requests whose answers are selected.
+        requests: RequestRule,
     },
 }
 
@@ -98,9 +104,10 @@ impl HookPlan {
         match self.carrier {
             Carrier::Netem(_) | Carrier::Tbf(_) => {}
             Carrier::Drop { threshold } => rule.threshold = threshold,
-            Carrier::HttpStatus { threshold, status, seed } => {
+            Carrier::HttpStatus { threshold, status, seed, .. } => {
                 rule.threshold = threshold;
                 rule.seed = seed;
+                rule.http2_status = status_byte(status).map_or(0, u32::from);
                 for (digit, byte) in rule.status.iter_mut().zip(status.to_string().bytes()) {
                     *digit = byte;
                 }

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use super::hook_plan::{Carrier, HookPlan};
 use super::journal::{self, Journal, JournalError, Record};
 use super::link::{self, Link};
 use super::name::{Clsact, NETEM_HANDLE, Name, Owner};
+use super::namespace;
 use super::netlink::{Netlink, NetlinkError};
 use super::object::{Object, ObjectError};
 use super::qdisc::{self, Hooks, Qdisc};
@@ -45,6 +47,14 @@ pub enum InstallError {
         /// The interface.
         interface: String,
     },
+    /// Another network namespace cannot be entered.
+    #[error("enter the network namespace {namespace}")]
+    Namespace {
+        /// Its inode.
+        namespace: u64,
+        /// Why.
+        source: io::Error,
+    },
     /// Something of ours is still there after its removal.
     #[error("{name} is still on {interface} after its removal")]
     StillThere {
@@ -60,7 +70,9 @@ pub enum InstallError {
 pub(crate) struct Installed {
     netlink: Netlink,
     record: Record,
-    object: Object,
+    object: Arc<Mutex<Object>>,
+    /// Whether another hook has the same object, and tells its counts.
+    is_second: bool,
     carrier: Carrier,
     ifb: Option<Link>,
     /// `None` once everything is gone.
@@ -68,28 +80,50 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// Puts a hook in. Its lease is not granted, so that it selects nothing. On an error what was made is taken out again.
-    pub(crate) fn build(state_dir: &Path, plan: &HookPlan) -> Result<Self, InstallError> {
-        let mut netlink = Netlink::open()?;
+    /// Puts a hook in, and that of the other direction if the plan has one. The lease is not granted, so that nothing is selected. On an
+    /// error what was made is taken out again.
+    pub(crate) fn build(state_dir: &Path, plan: &HookPlan) -> Result<Vec<Self>, InstallError> {
         // Everything that can be refused without a trace comes first.
-        let object = Object::load(plan.carrier.program(), &plan.selection)?;
+        let mut object = Object::load(plan.carrier.program(), &plan.selection)?;
+        if let Carrier::HttpStatus { requests, .. } = &plan.carrier {
+            object.set_requests(requests)?;
+        }
+        let object = Arc::new(Mutex::new(object));
+        let mut all = vec![Self::build_one(state_dir, plan, plan.hook, &object)?];
+        if let Some(hook) = plan.also {
+            let mut second = Self::build_one(state_dir, plan, hook, &object)?;
+            second.is_second = true;
+            all.push(second);
+        }
+        Ok(all)
+    }
+
+    fn build_one(state_dir: &Path, plan: &HookPlan, hook: Hook, object: &Arc<Mutex<Object>>) -> Result<Self, InstallError> {
+        let mut netlink = Netlink::open()?;
         let owner = Owner::current().map_err(InstallError::Owner)?;
         let name = Name::next(owner);
-        let clsact = clsact(&mut netlink, &plan.link, plan.hook)?;
+        let clsact = clsact(&mut netlink, &plan.link, hook)?;
         let record = Record {
             name,
             owner,
             namespace: journal::namespace()?,
+            pid_namespace: namespace::own_pid().unwrap_or(0),
             interface: plan.link.name.clone(),
-            place: Place { interface: plan.link.index, hook: plan.hook, priority: plan.carrier.priority(), handle: name.handle() },
+            place: Place { interface: plan.link.index, hook, priority: plan.carrier.priority(), handle: name.handle() },
             clsact,
             ifb: plan.carrier.discipline().is_some(),
         };
         let journal = Journal::create(state_dir, &record)?;
-        let mut installed = Self { netlink, record, object, carrier: plan.carrier.clone(), ifb: None, journal: Some(journal) };
+        let (object, carrier) = (Arc::clone(object), plan.carrier.clone());
+        let mut installed = Self { netlink, record, object, is_second: false, carrier, ifb: None, journal: Some(journal) };
         // From here on, dropping it takes out what was made.
         installed.add_all(plan.rule())?;
         Ok(installed)
+    }
+
+    fn object(&self) -> MutexGuard<'_, Object> {
+        // Whoever panicked with it left a map written or not, and either is a state like any other.
+        self.object.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add_all(&mut self, mut rule: FaultRule) -> Result<(), InstallError> {
@@ -105,7 +139,7 @@ impl Installed {
             rule.ifb = ifb.index;
             self.ifb = Some(ifb);
         }
-        self.object.set_rule(&rule)?;
+        self.object().set_rule(&rule)?;
         let interface = self.record.place.interface;
         if qdisc::hooks(&mut self.netlink, interface)? == Hooks::Absent {
             match qdisc::add_clsact(&mut self.netlink, interface) {
@@ -116,7 +150,9 @@ impl Installed {
             self.step("clsact")?;
         }
         let name = self.record.name.filter(self.record.clsact);
-        filter::add(&mut self.netlink, self.record.place, &name, self.object.program()?, action)?;
+        let object = self.object.lock().unwrap_or_else(PoisonError::into_inner);
+        filter::add(&mut self.netlink, self.record.place, &name, object.program()?, action)?;
+        drop(object);
         self.step("filter")
     }
 
@@ -129,12 +165,15 @@ impl Installed {
 
     /// Grants the lease until that moment of the monotonic clock; 0 ends it.
     pub(crate) fn lease_until(&mut self, expiry_ns: u64) -> Result<(), ObjectError> {
-        self.object.lease_until(expiry_ns)
+        self.object().lease_until(expiry_ns)
     }
 
-    /// What the classifier counted.
+    /// What the classifier counted; nothing if another hook tells it.
     pub(crate) fn stats(&self) -> Result<FaultStats, ObjectError> {
-        self.object.stats()
+        if self.is_second {
+            return Ok(FaultStats::default());
+        }
+        self.object().stats()
     }
 
     /// Our netem's counters; `None` where there is none.
@@ -158,8 +197,12 @@ impl Installed {
     /// Ends the fault: no packet is selected any more. What was selected leaves the ifb in its own time.
     pub(crate) fn stop(&mut self) -> Result<(), InstallError> {
         // Even if the map cannot be written, the filter goes.
-        let _ = self.object.lease_until(0);
-        Ok(filter::delete(&mut self.netlink, self.record.place)?)
+        let _ = self.object().lease_until(0);
+        // By its name, not by its place alone: where ours was refused because the place was taken, the other's stays.
+        if is_there(&mut self.netlink, &self.record)? {
+            filter::delete(&mut self.netlink, self.record.place)?;
+        }
+        Ok(())
     }
 
     /// Waits until delayed packets have left the ifb, for as long as they can take.

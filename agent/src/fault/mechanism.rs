@@ -7,6 +7,8 @@ use std::path::Path;
 use stormdrill_core::edge::{EdgeSpec, Role};
 use stormdrill_core::fault::{Backend, Direction, FaultKind, FaultSpec};
 
+use stormdrill_wire::fault::request::RequestRule;
+
 use super::capability::{self, Capability, Finding};
 use super::distribution_file;
 use super::filter::Hook;
@@ -111,7 +113,9 @@ pub(crate) fn carrier(specs: &[FaultSpec], backend: Backend, is_loopback: bool) 
             (FaultKind::HttpStatus { status, share }, _) => {
                 // A fresh seed: two drills do not spoil the same responses.
                 let seed = RandomState::new().build_hasher().finish();
-                return Ok(Carrier::HttpStatus { threshold: threshold(*share), status: *status, seed });
+                let wanted = &spec.select.requests;
+                let requests = RequestRule::new(wanted.method.as_deref(), wanted.path.as_deref());
+                return Ok(Carrier::HttpStatus { threshold: threshold(*share), status: *status, seed, requests });
             }
             _ => add(&mut netem, spec)?,
         }
@@ -162,5 +166,14 @@ pub(crate) fn hooks_of(spec: &FaultSpec, edge: &EdgeSpec, is_loopback: bool) -> 
         (FaultKind::HttpStatus { .. }, _) | (_, Direction::Egress) => vec![Hook::Egress],
         (_, Direction::Ingress) => vec![Hook::Ingress],
         (_, Direction::Both) => vec![Hook::Egress, Hook::Ingress],
+    }
+}
+
+/// The hook that the requests pass, whose answers pass that one. Of loopback both leave, and pass the same.
+pub(crate) fn hook_of_requests(spec: &FaultSpec, answers: Hook, is_loopback: bool) -> Option<Hook> {
+    match (&spec.kind, answers) {
+        (FaultKind::HttpStatus { .. }, Hook::Egress) if !is_loopback => Some(Hook::Ingress),
+        (FaultKind::HttpStatus { .. }, Hook::Ingress) => Some(Hook::Egress),
+        _ => None,
     }
 }

@@ -20,7 +20,7 @@ use super::distribution_file::TableError;
 use super::hook_plan::{Carrier, HookPlan};
 use super::install::{InstallError, Installed};
 use super::interface::{self, InterfaceError};
-use super::mechanism::{backend, carrier, hooks_of, shares_netem};
+use super::mechanism::{backend, carrier, hook_of_requests, hooks_of, shares_netem};
 use super::netlink::{Netlink, NetlinkError};
 use super::object::ObjectError;
 use super::selection::{Selection, threshold};
@@ -180,7 +180,8 @@ impl Plane {
                     _ => Selection::of_edge(edge, hook),
                 };
                 let selection = selection.narrowed(&first.select);
-                hooks.push(HookPlan { link: link.clone(), hook, selection, carrier: carrier.clone(), why: why.clone() });
+                let also = hook_of_requests(first, hook, link.is_loopback);
+                hooks.push(HookPlan { link: link.clone(), hook, also, selection, carrier: carrier.clone(), why: why.clone() });
             }
         }
         Ok(Prepared { specs, backend, hooks, connect: None, state_dir: self.state_dir.clone() })
@@ -229,7 +230,7 @@ impl Prepared {
     pub fn apply_blocking(self) -> Result<Applied, FaultError> {
         let mut hooks = Vec::new();
         for plan in &self.hooks {
-            hooks.push(Installed::build(&self.state_dir, plan)?);
+            hooks.extend(Installed::build(&self.state_dir, plan)?);
         }
         let connect = self.connect.map(|plan| Connect::attach(&plan, &self.state_dir)).transpose()?;
         let mut applied = Applied { specs: self.specs, backend: self.backend, hooks, connect, applied_ns: 0 };

@@ -32,6 +32,13 @@ pub(crate) fn overrule(
         | Metric::AttemptsMax
         | Metric::LayersRetrying
         | Metric::CostPerSuccess
+        | Metric::NonIdempotentRetries
+        | Metric::NonretryableRetries
+        | Metric::RetryAfterViolations
+        | Metric::BackoffJitter
+        | Metric::RetryPeakToMean
+        | Metric::LateStarts
+        | Metric::OrphanWork
         | Metric::Metastable => Basis::Events,
     };
     if let Some(broken) = health::broken(phase, basis, used, evidence) {

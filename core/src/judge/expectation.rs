@@ -73,7 +73,17 @@ const fn is_steady(expectation: &Expectation) -> bool {
     };
     !matches!(
         expectation.metric,
-        Metric::AttemptsMax | Metric::Connections | Metric::ConnectionsOpened | Metric::ConnectFailures | Metric::Metastable
+        Metric::AttemptsMax
+            | Metric::Connections
+            | Metric::ConnectionsOpened
+            | Metric::ConnectFailures
+            | Metric::NonIdempotentRetries
+            | Metric::NonretryableRetries
+            | Metric::RetryAfterViolations
+            | Metric::RetryPeakToMean
+            | Metric::LateStarts
+            | Metric::OrphanWork
+            | Metric::Metastable
     )
 }
 

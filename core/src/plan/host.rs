@@ -70,6 +70,8 @@ pub enum Feature {
     SchNetem,
     /// The token bucket, for a bandwidth where there is no netem.
     SchTbf,
+    /// Programs on `connect()`.
+    CgroupBpf,
 }
 
 impl Feature {
@@ -88,6 +90,7 @@ impl Feature {
             Self::Ifb => "ifb",
             Self::SchNetem => "sch_netem",
             Self::SchTbf => "sch_tbf",
+            Self::CgroupBpf => "cgroup_bpf",
         }
     }
 }

@@ -24,8 +24,13 @@ pub(super) fn words(spec: &FaultSpec, edge: &EdgeSpec) -> String {
     }
 }
 
-fn what(spec: &FaultSpec, edge: &EdgeSpec) -> &'static str {
-    match (&spec.kind, spec.select.protocol) {
+fn what(spec: &FaultSpec, edge: &EdgeSpec) -> String {
+    let requests = &spec.select.requests;
+    let method = requests.method.iter().map(|method| format!("{method} "));
+    let path = requests.path.iter().map(|path| format!(" for {path}…"));
+    let whose = method.chain(["requests".to_owned()]).chain(path).collect::<String>();
+    let words = match (&spec.kind, spec.select.protocol) {
+        (FaultKind::HttpStatus { .. }, _) if !requests.is_all() => return format!("HTTP/1 answers to {whose}"),
         (FaultKind::HttpStatus { .. }, _) => "HTTP answers",
         (FaultKind::Refuse { .. }, _) => "connections that this host opens",
         (_, Some(Transport::Tcp)) => "TCP packets",
@@ -34,7 +39,8 @@ fn what(spec: &FaultSpec, edge: &EdgeSpec) -> &'static str {
         (_, Some(Transport::Icmpv6)) => "ICMPv6 packets",
         (_, None) if edge.ports.is_none() && spec.select.ports.is_empty() => "IP packets",
         (_, None) => "TCP and UDP packets",
-    }
+    };
+    words.to_owned()
 }
 
 /// What is left alone beyond the rule, in words; empty if nothing is.

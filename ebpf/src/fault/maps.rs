@@ -1,9 +1,18 @@
 //! The maps of one fault. Every fault loads an object of its own, so a map belongs to one rule.
 
+use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::lpm_trie::{Key, LpmTrie};
-use aya_ebpf::maps::{Array, LruHashMap, PerCpuArray};
+use aya_ebpf::maps::{Array, LruHashMap, PerCpuArray, ProgramArray};
+use stormdrill_wire::fault::exchange::Exchange;
+use stormdrill_wire::fault::request::RequestRule;
 use stormdrill_wire::fault::{AddressKey, FaultRule, FaultStats, KEY_BITS, PORT_WORDS};
+
+use crate::answers::Place;
+use crate::segment::Chunk;
+
+/// Make an entry, do not replace one.
+const BPF_NOEXIST: u64 = 1;
 
 /// When the lease runs out, on the clock of `bpf_ktime_get_ns`; 0 before the first renewal.
 #[map]
@@ -20,9 +29,29 @@ static PORTS: Array<u64> = Array::with_max_entries(2 * PORT_WORDS, 0);
 #[map]
 static ADDRESSES: LpmTrie<AddressKey, u8> = LpmTrie::with_max_entries(1, 0);
 
-/// The response that a connection saw last, by its first sequence number: a retransmission of it is not counted again.
+/// The requests whose answers are selected.
 #[map]
-static RESPONSES: LruHashMap<u64, u32> = LruHashMap::with_max_entries(1, 0);
+static REQUESTS: Array<RequestRule> = Array::with_max_entries(1, 0);
+
+/// Connections whose messages are read; the agent sizes it.
+#[map]
+static EXCHANGES: LruHashMap<u64, Exchange> = LruHashMap::with_max_entries(1, 0);
+
+/// A connection of which nothing is known; too large for the stack.
+#[map]
+static BLANK: Array<Exchange> = Array::with_max_entries(1, 0);
+
+/// The bytes that are being read on each CPU.
+#[map]
+static CHUNKS: PerCpuArray<Chunk> = PerCpuArray::with_max_entries(1, 0);
+
+/// Where the segment is that the programs hand on to each other.
+#[map]
+static PLACES: PerCpuArray<Place> = PerCpuArray::with_max_entries(1, 0);
+
+/// What `sd_http_status` goes on with: reading HTTP/1, reading HTTP/2, writing.
+#[map]
+pub static NEXT: ProgramArray = ProgramArray::with_max_entries(3, 0);
 
 #[map]
 static STATS: PerCpuArray<FaultStats> = PerCpuArray::with_max_entries(1, 0);
@@ -62,18 +91,48 @@ pub fn address(address: &AddressKey) -> Option<u8> {
     ADDRESSES.get(key).copied()
 }
 
-/// Whether this is another response than the one that the connection saw last, and remembers it.
+/// The requests whose answers are selected.
 #[inline(always)]
-pub fn is_new_response(flow: u64, sequence: u32) -> bool {
-    if let Some(last) = RESPONSES.get_ptr(flow) {
-        // SAFETY: an entry of the map stays readable for the run of the program, even if it is evicted meanwhile.
-        if unsafe { *last } == sequence {
-            return false;
-        }
+pub fn requests() -> Option<&'static RequestRule> {
+    REQUESTS.get(0)
+}
+
+/// What is known of a connection, which is made if there is nothing.
+#[inline(always)]
+pub fn exchange(flow: u64) -> Option<*mut Exchange> {
+    if let Some(known) = EXCHANGES.get_ptr_mut(flow) {
+        return Some(known);
     }
-    // A full table evicts, it does not refuse; should it fail all the same, a retransmission may count twice.
-    let _ = RESPONSES.insert(flow, sequence, 0);
-    true
+    let blank = BLANK.get(0)?;
+    // The other direction may have been faster: its entry stays.
+    let _ = EXCHANGES.insert(flow, blank, BPF_NOEXIST);
+    EXCHANGES.get_ptr_mut(flow)
+}
+
+/// Forgets a connection: another begins under its addresses and ports.
+#[inline(always)]
+pub fn forget(flow: u64) {
+    let _ = EXCHANGES.remove(flow);
+}
+
+/// This CPU's place.
+#[inline(always)]
+pub fn place() -> Option<*mut Place> {
+    PLACES.get_ptr_mut(0)
+}
+
+/// Whether the lease holds.
+#[inline(always)]
+pub fn is_leased() -> bool {
+    // SAFETY: a helper without arguments.
+    let now = unsafe { bpf_ktime_get_ns() };
+    now < lease_until()
+}
+
+/// This CPU's memory for a piece of a segment.
+#[inline(always)]
+pub fn chunk() -> Option<*mut Chunk> {
+    CHUNKS.get_ptr_mut(0)
 }
 
 /// This CPU's counters; nothing else writes them while the program runs.

@@ -1,6 +1,5 @@
 //! Whether a packet is the fault's: protocol, ports and address, all of them; and never what keeps the host reachable.
 
-use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::programs::TcContext;
 use stormdrill_wire::fault::{
     ADDRESS_INCLUDED, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, BY_SOURCE_ADDRESS, BY_SOURCE_PORT, FaultRule, FaultStats,
@@ -21,9 +20,7 @@ impl Selected {
     /// Whether the lease holds; if not, that is counted.
     #[inline(always)]
     pub fn lease_holds(&self) -> bool {
-        // SAFETY: a helper without arguments.
-        let now = unsafe { bpf_ktime_get_ns() };
-        let holds = now < maps::lease_until();
+        let holds = maps::is_leased();
         if !holds {
             // SAFETY: the pointer is this CPU's entry of a per-CPU map, valid for the run of the program.
             unsafe { (*self.stats).expired += 1 };
@@ -52,38 +49,58 @@ pub fn comes_from_ifb(ctx: &TcContext) -> bool {
     maps::rule().is_some_and(|rule| rule.ifb != 0 && rule.ifb == from)
 }
 
+/// Which of a packet's ends the rule's source is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// The packet's own source.
+    Along,
+    /// The packet's destination: it travels the other way on the same connection.
+    Back,
+}
+
 /// Reads the packet and matches it with the rule.
 #[inline(always)]
 pub fn selected(ctx: &TcContext) -> Option<Selected> {
+    let read = read(ctx)?;
+    if matches(&read.packet, read.rule, Way::Along) { Some(read) } else { None }
+}
+
+/// Reads the packet; it is not matched yet.
+#[inline(always)]
+pub fn read(ctx: &TcContext) -> Option<Selected> {
     let stats = maps::stats()?;
     let rule = maps::rule()?;
     // SAFETY: the pointer is this CPU's entry of a per-CPU map, valid for the run of the program.
     unsafe { (*stats).seen += 1 };
-    let packet = match packet::read(ctx, rule.link_header) {
-        Ok(packet) => packet,
-        Err(Unread::NotIp) => return None,
+    match packet::read(ctx, rule.link_header) {
+        Ok(packet) => Some(Selected { packet, rule, stats }),
+        Err(Unread::NotIp) => None,
         Err(Unread::Short) => {
             // SAFETY: as above.
             unsafe { (*stats).unreadable += 1 };
-            return None;
+            None
         }
-    };
-    if matches(&packet, rule) { Some(Selected { packet, rule, stats }) } else { None }
+    }
 }
 
+/// Whether the packet is one of the rule's.
 #[inline(always)]
-fn matches(packet: &Packet, rule: &FaultRule) -> bool {
+pub fn matches(packet: &Packet, rule: &FaultRule, way: Way) -> bool {
     let flags = rule.flags;
     if rule.protocol != 0 && rule.protocol != u32::from(packet.protocol) {
         return false;
     }
+    let (source_port, destination_port) = match way {
+        Way::Along => (packet.source_port, packet.destination_port),
+        Way::Back => (packet.destination_port, packet.source_port),
+    };
     if flags & (BY_SOURCE_PORT | BY_DESTINATION_PORT) != 0 {
         if !packet.has_ports {
             if flags & PORTLESS_SELECTED == 0 {
                 return false;
             }
-        } else if (flags & BY_SOURCE_PORT != 0 && !maps::port_listed(packet.source_port, 0))
-            || (flags & BY_DESTINATION_PORT != 0 && !maps::port_listed(packet.destination_port, PORT_WORDS))
+        } else if (flags & BY_SOURCE_PORT != 0 && !maps::port_listed(source_port, 0))
+            || (flags & BY_DESTINATION_PORT != 0 && !maps::port_listed(destination_port, PORT_WORDS))
         {
             return false;
         }
@@ -92,7 +109,8 @@ fn matches(packet: &Packet, rule: &FaultRule) -> bool {
         return false;
     }
     if flags & (BY_SOURCE_ADDRESS | BY_DESTINATION_ADDRESS) != 0 {
-        let key = if flags & BY_SOURCE_ADDRESS != 0 { &packet.source } else { &packet.destination };
+        let is_source = (flags & BY_SOURCE_ADDRESS != 0) == (way == Way::Along);
+        let key = if is_source { &packet.source } else { &packet.destination };
         return match maps::address(key) {
             Some(value) => value == ADDRESS_INCLUDED,
             None => flags & UNLISTED_ADDRESS_SELECTED != 0,

@@ -5,12 +5,14 @@ use super::super::fields::{self, Fields, Keys};
 use super::super::node::{Entry, Node};
 use super::super::problem::{Code, Draft, Place, Problems};
 use crate::edge::{EdgeSpec, Protocol, Role};
-use crate::fault::{Direction, FaultKind, FaultSpec, Select, Transport, Tuning};
+use crate::fault::{Direction, FaultKind, FaultSpec, Requests, Select, Transport, Tuning};
 use crate::wording::nearest;
 
 mod kinds;
 
 mod packets;
+
+mod requests;
 
 mod select;
 
@@ -57,7 +59,7 @@ pub(super) fn check(entry: &Entry, edges: Option<&[EdgeSpec]>, phases: Option<Ph
 
 fn fault(item: &Node, edges: Option<&[EdgeSpec]>, phases: Option<Phases>, problems: &mut Problems<'_>) -> Option<FaultSpec> {
     let fields = Fields::open(item, &item.place, FAULT, problems)?;
-    let mut tuning = Tuning::default();
+    let (mut tuning, mut requests) = (Tuning::default(), Requests::default());
     let kinds: Vec<&Entry> = KINDS.into_iter().filter_map(|kind| fields.get(kind)).collect();
     let kind = match kinds.as_slice() {
         [] => {
@@ -69,7 +71,7 @@ fn fault(item: &Node, edges: Option<&[EdgeSpec]>, phases: Option<Phases>, proble
             }
             None
         }
-        [entry] => kinds::kind(entry, fields.get("share"), phases, &mut tuning, problems),
+        [entry] => kinds::kind(entry, fields.get("share"), phases, &mut tuning, &mut requests, problems),
         [first, second, ..] => {
             let message = format!("`{}` and `{}` are one fault", first.key.text, second.key.text);
             let draft = Draft::new(Code::Conflict, &second.key.place, message).label("the second kind");
@@ -98,6 +100,7 @@ fn fault(item: &Node, edges: Option<&[EdgeSpec]>, phases: Option<Phases>, proble
         problems.report(Draft::new(Code::Conflict, to.map_or(&item.place, |to| &to.value.place), message));
     }
     let select = select.map_or_else(|| Some(Select::default()), |(_, select)| select);
+    let select = select.map(|select| Select { requests, ..select });
     Some(FaultSpec { kind, to: edge.name.clone(), direction: direction?, interface: interface.flatten(), select: select?, tuning })
 }
 

@@ -3,7 +3,7 @@
 use super::super::super::node::{Entry, Value};
 use super::super::super::problem::{Code, Draft, Place, Problems};
 use crate::edge::{Cidr, EdgeSpec, PortRange};
-use crate::fault::{Direction, FaultKind, FaultSpec};
+use crate::fault::{Direction, FaultKind, FaultSpec, Requests};
 
 /// Reports what of the faults before it excludes a fault.
 pub(super) fn check(place: &Place, spec: &FaultSpec, before: &[FaultSpec], edges: Option<&[EdgeSpec]>, problems: &mut Problems<'_>) {
@@ -35,7 +35,19 @@ pub(super) fn check(place: &Place, spec: &FaultSpec, before: &[FaultSpec], edges
 }
 
 fn is_twice(a: &FaultSpec, b: &FaultSpec) -> bool {
-    a.kind.as_str() == b.kind.as_str() && a.to == b.to && shares_a_hook(a, b) && (a.select == b.select || !a.kind.is_of_packets())
+    let same = match a.kind {
+        FaultKind::HttpStatus { .. } => meet_in_requests(&a.select.requests, &b.select.requests),
+        _ => a.select == b.select || !a.kind.is_of_packets(),
+    };
+    a.kind.as_str() == b.kind.as_str() && a.to == b.to && shares_a_hook(a, b) && same
+}
+
+/// Whether a request can be in both.
+fn meet_in_requests(a: &Requests, b: &Requests) -> bool {
+    let methods = a.method.is_none() || b.method.is_none() || a.method == b.method;
+    let path = |requests: &Requests| requests.path.clone().unwrap_or_default();
+    let (path_a, path_b) = (path(a), path(b));
+    methods && (path_a.starts_with(&path_b) || path_b.starts_with(&path_a))
 }
 
 fn shares_a_hook(a: &FaultSpec, b: &FaultSpec) -> bool {
