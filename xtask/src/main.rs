@@ -9,6 +9,7 @@ mod check;
 mod command;
 mod demo;
 mod deny;
+mod fuzz_api;
 #[path = "../../agent/build/objects.rs"]
 mod objects;
 mod paths;
@@ -55,6 +56,8 @@ enum Task {
     Bench(bench::Options),
     /// Two drills against the lab's chain of services
     Demo,
+    /// schemathesis against the running daemon
+    FuzzApi(fuzz_api::Options),
     /// The articles' claims, tried on the real systems; writes docs/seeds.md
     Seeds(seeds::Options),
 }
@@ -84,6 +87,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Deny => deny::run()?,
         Task::Bench(options) => bench::run(&options)?,
         Task::Demo => demo::run()?,
+        Task::FuzzApi(options) => fuzz_api::run(&options)?,
         Task::Seeds(options) => return seeds::run(&options),
     }
     Ok(ExitCode::SUCCESS)
