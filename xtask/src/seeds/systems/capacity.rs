@@ -23,7 +23,7 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
     for (what, layers, tries) in [("no layer retries", 1, "1"), ("3 layers of 3 tries", 3, "3")] {
         let store = scene.store(&["--dip", "58/s", "--dip-for", "1.5s"])?;
         let chain = scene.chain(layers, store.port, &["--tries", tries, "--timeout", "5s"])?;
-        let load = scene.load(chain.port, &["--rate", RATE, "--duration", "120s", "--timeout", "5s", "--unique-path", "on"])?;
+        let load = scene.load(chain.port, &["--rate", RATE, "--duration", "300s", "--timeout", "5s", "--unique-path", "on"])?;
         let mut windows = 0;
         let outcome = Playbook::new(&format!("dip-{layers}"))
             .ingress("web", chain.port)

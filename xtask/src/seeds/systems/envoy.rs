@@ -56,14 +56,14 @@ fn budget(scene: &Scene, section: &mut Section) -> Result<()> {
         let store = scene.store(if is_slow { &["--delay", "500ms"] } else { &[] })?;
         let settings = Settings { per_try: "2s", ..Settings::default() };
         let envoy = Envoy::new(scene, store.port, &settings)?;
-        let load = scene.load(envoy.port, &["--rate", &format!("{rate}/s"), "--duration", "120s", "--arrivals", "poisson", "--timeout", "10s"])?;
+        let load = scene.load(envoy.port, &["--rate", &format!("{rate}/s"), "--duration", "300s", "--arrivals", "poisson", "--timeout", "10s"])?;
         let outcome = Playbook::new(&format!("budget-{}", number + 1))
             .ingress("web", envoy.port)
             .downstream("store", store.port)
             .window("1s")
             .phases(scene.choose(["3s", "15s", "3s"], ["2s", "6s", "1s"]))
             .fault("{http_status: {status: 503, share: 100%}, to: store}")
-            .run(scene, |_| Ok(()))?;
+            .run_until_valid(scene)?;
         load.stop()?;
         let (asked, called) = (outcome.requests("web", "fault")?, outcome.requests("store", "fault")?);
         let increase = called as f64 / asked as f64 - 1.0;
@@ -201,7 +201,7 @@ fn verdicts(scene: &Scene, section: &mut Section) -> Result<()> {
     for (what, settings, expected) in variants {
         let store = Nginx::store(scene)?;
         let envoy = Envoy::new(scene, store.port, &settings)?;
-        let load = scene.load(envoy.port, &["--rate", "50/s", "--duration", "120s", "--timeout", "5s"])?;
+        let load = scene.load(envoy.port, &["--rate", "50/s", "--duration", "300s", "--timeout", "5s"])?;
         let outcome = Playbook::new(&format!("envoy-{expected}"))
             .ingress("web", envoy.port)
             .downstream("store", store.port)
@@ -211,7 +211,7 @@ fn verdicts(scene: &Scene, section: &mut Section) -> Result<()> {
             .expect("downstream QPS increase <= 20%")
             .expect("store amplification <= 1.2")
             .expect("retry ratio recovers within 2 windows")
-            .run(scene, |_| Ok(()))?;
+            .run_until_valid(scene)?;
         load.stop()?;
         increases.push(outcome.observed(0).unwrap_or_default());
         section.drills.push(outcome.drill(what, expected));

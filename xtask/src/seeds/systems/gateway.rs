@@ -242,7 +242,7 @@ fn verdicts(scene: &Scene, section: &mut Section) -> Result<()> {
     ];
     for (number, (what, server, location, tries, expected)) in variants.into_iter().enumerate() {
         let rig = Rig::new(scene, server, location, tries)?;
-        let load = scene.load(rig.gateway.port, &["--rate", "100/s", "--duration", "120s", "--timeout", "2s", "--unique-path", "on"])?;
+        let load = scene.load(rig.gateway.port, &["--rate", "100/s", "--duration", "300s", "--timeout", "2s", "--unique-path", "on"])?;
         let outcome = Playbook::new(&format!("gateway-verdict-{}", number + 1))
             .ingress("web", rig.gateway.port)
             .downstream_range("service", rig.services[0].port, 2)
@@ -253,7 +253,7 @@ fn verdicts(scene: &Scene, section: &mut Section) -> Result<()> {
             .expect("store amplification <= 1.2")
             .expect("web success ratio >= 60%")
             .expect("web success ratio recovers within 11s")
-            .run(scene, |_| Ok(()))?;
+            .run_until_valid(scene)?;
         load.stop()?;
         section.drills.push(outcome.drill(what, expected));
         rig.stop()?;

@@ -205,7 +205,7 @@ fn one_layer(scene: &Scene, section: &mut Section) -> Result<()> {
     for (what, arguments, expected) in variants {
         let store = Nginx::store(scene)?;
         let chain = scene.chain(3, store.port, arguments)?;
-        let load = scene.load(chain.port, &["--rate", "60/s", "--duration", "120s", "--timeout", "2s"])?;
+        let load = scene.load(chain.port, &["--rate", "60/s", "--duration", "300s", "--timeout", "2s"])?;
         let outcome = Playbook::new(&format!("one-layer-{expected}"))
             .ingress("web", chain.port)
             .downstream("store", store.port)
@@ -216,7 +216,7 @@ fn one_layer(scene: &Scene, section: &mut Section) -> Result<()> {
             .expect("store amplification <= 1.2")
             .expect("retry ratio recovers within 2 windows")
             .expect("web failure latency p99 <= 1s")
-            .run(scene, |_| Ok(()))?;
+            .run_until_valid(scene)?;
         load.stop()?;
         section.drills.push(outcome.drill(what, expected));
         latency.push((outcome.observed(1).unwrap_or_default(), outcome.number("web", "fault", "/latency_ms/p50").unwrap_or_default()));

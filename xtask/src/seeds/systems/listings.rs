@@ -55,7 +55,7 @@ impl Rig {
 
     fn drill(&self, scene: &Scene, playbook: &Playbook, rate: &str) -> Result<Outcome> {
         let load = scene.load(self.chain.port, &["--rate", rate, "--duration", "300s", "--timeout", "5s", "--unique-path", "on"])?;
-        let outcome = playbook.run(scene, |_| Ok(()))?;
+        let outcome = playbook.run_until_valid(scene)?;
         load.stop()?;
         Ok(outcome)
     }

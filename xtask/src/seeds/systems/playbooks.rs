@@ -298,7 +298,7 @@ impl Case {
         .into();
         set.extend(self.set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
         let file = paths::workspace().join("playbooks").join(self.playbook).with_extension("yaml");
-        let outcome = drill::run_file(scene, &file, &format!("{}-{}", self.playbook, self.expected), &set, |_| Ok(()))?;
+        let outcome = drill::run_until_valid(scene, &file, &format!("{}-{}", self.playbook, self.expected), &set)?;
         load.stop()?;
         Ok(outcome.drill(format!("{}: {}", self.playbook, self.what), self.expected))
     }
