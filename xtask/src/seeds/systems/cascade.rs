@@ -6,9 +6,12 @@ use anyhow::Result;
 use serde_json::Value;
 
 use self::databases::{Databases, Service};
-use crate::seeds::drill::{Moment, Outcome, Playbook};
+use crate::paths;
+use crate::seeds::drill::{self, Moment, Outcome, Playbook};
 use crate::seeds::result::{Section, Verdict};
 use crate::seeds::scene::Scene;
+
+const LOAD: [&str; 8] = ["--rate", "40/s", "--duration", "300s", "--timeout", "3s", "--unique-path", "on"];
 
 /// The drills.
 pub(crate) fn run(scene: &Scene) -> Result<Section> {
@@ -26,6 +29,7 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
     };
     stopped(scene, &databases, &mut section)?;
     slow(scene, &databases, &mut section)?;
+    shipped(scene, &databases, &mut section)?;
     section.advice.push(
         "**What to configure.** One try with a short timeout, a pool with a limit that fails at once, and a limit on how many requests may go to the \
          database when the cache is away; the rest is told so. MySQL then never sees more than it can take, and the drill passes."
@@ -77,8 +81,33 @@ fn slow(scene: &Scene, databases: &Databases, section: &mut Section) -> Result<(
     Ok(())
 }
 
+/// The shipped playbook, with a fault that needs no netem.
+fn shipped(scene: &Scene, databases: &Databases, section: &mut Section) -> Result<()> {
+    for (kind, expected) in [("storm", "fail"), ("guarded", "pass")] {
+        let service = databases.service(scene, kind)?;
+        let load = scene.load(service.port, &LOAD)?;
+        let set = [
+            ("observe.ingress.web.port", service.port.to_string()),
+            ("observe.downstream.cache.port", databases.redis_port.to_string()),
+            ("observe.downstream.database.port", databases.mysql_port.to_string()),
+            ("observe.window", "1s".to_owned()),
+            ("phases.baseline", "5s".to_owned()),
+            ("phases.fault", "8s".to_owned()),
+            ("phases.recovery", "8s".to_owned()),
+            ("faults.0", "{partition: true, to: cache}".to_owned()),
+        ]
+        .map(|(key, value)| (key.to_owned(), value));
+        let file = paths::workspace().join("playbooks/redis-cascade.yaml");
+        let outcome = drill::run_until_valid(scene, &file, &format!("shipped-{kind}"), &set)?;
+        load.stop()?;
+        service.counts()?;
+        section.drills.push(outcome.drill(format!("redis-cascade: {kind}"), expected));
+    }
+    Ok(())
+}
+
 fn drill(scene: &Scene, databases: &Databases, service: &Service, name: &str, each: impl FnMut(Moment<'_>) -> Result<()>) -> Result<(Outcome, Value)> {
-    let load = scene.load(service.port, &["--rate", "40/s", "--duration", "300s", "--timeout", "3s", "--unique-path", "on"])?;
+    let load = scene.load(service.port, &LOAD)?;
     let outcome = Playbook::new(name)
         .ingress("web", service.port)
         .downstream("redis", databases.redis_port)

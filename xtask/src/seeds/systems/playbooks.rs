@@ -191,7 +191,8 @@ const CASES: &[Case] = &[
 ];
 
 /// Playbooks that are drilled elsewhere, and where.
-const ELSEWHERE: [(&str, &str); 1] = [("latency", "needs netem: `loss` runs it in a kernel of its own")];
+const ELSEWHERE: [(&str, &str); 2] =
+    [("latency", "needs netem: `loss` runs it in a kernel of its own"), ("redis-cascade", "needs Redis and MariaDB: `cascade` runs it")];
 
 /// Those of the short form, by their numbers.
 const SHORT: [usize; 2] = [2, 3];
