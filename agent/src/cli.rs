@@ -24,6 +24,7 @@ mod remote;
 mod report;
 mod run;
 mod serve;
+mod top;
 pub mod validate;
 
 /// Finds out, before production does, whether your retries turn a dependency's blip into an outage.
@@ -69,18 +70,21 @@ enum Command {
         /// As JSON.
         #[arg(long)]
         json: bool,
-        /// The daemon's Unix socket; `api.sock` in the state directory if not given.
-        #[arg(long, value_name = "FILE")]
-        socket: Option<PathBuf>,
+        #[command(flatten)]
+        server: remote::Server,
     },
     /// End one of the daemon's drills; returns when its faults are gone.
     Abort {
         /// Its id, as `status` shows it.
         #[arg(value_name = "ID")]
         id: String,
-        /// The daemon's Unix socket; `api.sock` in the state directory if not given.
-        #[arg(long, value_name = "FILE")]
-        socket: Option<PathBuf>,
+        #[command(flatten)]
+        server: remote::Server,
+    },
+    /// Look at a daemon while it happens: edges, retries, faults, drills. Keys start and end drills.
+    Top {
+        #[command(flatten)]
+        server: remote::Server,
     },
     /// Show a past result: `run --json` wrote it.
     Report {
@@ -136,6 +140,14 @@ struct Run {
     /// Override a value of the playbook: a dotted path and its new value, as `phases.fault=30s`.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<Override>,
+    /// Let a daemon carry it out: the one at this URL, or this host's. Output and exit codes are the same.
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
+    remote: Option<String>,
+    /// With --remote and no URL: the daemon's Unix socket, if it is not `api.sock` in the state directory.
+    #[arg(long, value_name = "FILE", requires = "remote")]
+    socket: Option<PathBuf>,
+    #[command(flatten)]
+    trust: remote::Trust,
 }
 
 /// `stormdrill observe`.
@@ -150,6 +162,9 @@ struct Observe {
     /// A header of the service's own that carries an attempt number, as `X-Retry-Count`.
     #[arg(long, value_name = "HEADER", value_parser = parse_marker)]
     marker: Option<MarkerHeader>,
+    /// List the connections one by one in the JSON, up to 65,536 of them.
+    #[arg(long)]
+    connections: bool,
     /// Stop after this time; without it, at a signal.
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     for_: Option<Duration>,
@@ -181,7 +196,6 @@ pub fn main() -> Exit {
     };
     // A daemon's log is read later, when it is too late to ask for more.
     crate::report::log::install(if matches!(cli.command, Command::Serve { .. }) { "info" } else { "warn" });
-    let socket = |given: Option<PathBuf>| given.unwrap_or_else(|| serve::default_socket(&cli.state_dir));
     // Those others clean up themselves, or say more.
     if !matches!(cli.command, Command::Clean { .. } | Command::Doctor { .. } | Command::Run(_) | Command::Serve { .. }) {
         clean::warn(&cli.state_dir);
@@ -192,8 +206,9 @@ pub fn main() -> Exit {
         Command::Plan { playbook, set } => answer(|out, err| plan::run(&playbook, &set, &host::facts(), Style::of_stderr(), out, err)),
         Command::Observe(args) => observe::run(&args, &cli.state_dir),
         Command::Serve { config } => serve::run(config.as_deref(), &cli.state_dir),
-        Command::Status { json, socket: given } => remote::status(&socket(given), json),
-        Command::Abort { id, socket: given } => remote::abort(&socket(given), &id),
+        Command::Status { json, server } => remote::status(&server, &cli.state_dir, json),
+        Command::Abort { id, server } => remote::abort(&server, &cli.state_dir, &id),
+        Command::Top { server } => top::run(&server, &cli.state_dir),
         Command::Report { result, format, output } => report::report(&result, format, output.as_deref()),
         Command::Compare { before, after } => report::compare(&before, &after),
         Command::Doctor { json } => doctor::run(json, &cli.state_dir),

@@ -29,6 +29,12 @@ pub fn wall_origin_ns() -> Option<u64> {
     u64::try_from(wall.as_nanos()).ok()?.checked_sub(monotonic_ns())
 }
 
+/// The instant that is so long from now.
+#[must_use]
+pub fn after(time: Duration) -> u64 {
+    monotonic_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
 /// Now as RFC 3339 in UTC, to the second.
 #[must_use]
 pub fn wall_rfc3339() -> String {

@@ -40,6 +40,10 @@ pub mod daemon;
 
 pub mod notify;
 
+pub mod tls;
+
 pub mod api;
+
+pub mod client;
 
 pub mod report;

@@ -12,6 +12,7 @@ use stormdrill_core::event::ProbeEvent;
 use stormdrill_core::result::{DataQuality, Missed};
 
 use stormdrill_core::track::ledger::Ledger;
+use stormdrill_core::track::roster::Listed;
 use stormdrill_core::track::{TrackConfig, Tracker};
 use stormdrill_core::window::{EdgeCounts, KernelWindow, PhaseName, Window};
 
@@ -29,6 +30,19 @@ struct Closing {
     phase: Option<PhaseName>,
     start_ns: u64,
     end_ns: u64,
+}
+
+/// An observation that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// The windows that were not given before.
+    pub windows: Vec<Window>,
+    /// What was missed.
+    pub quality: DataQuality,
+    /// The connections that are listed.
+    pub connections: Vec<Listed>,
+    /// How many are not.
+    pub omitted: u64,
 }
 
 /// A running observation.
@@ -145,7 +159,16 @@ impl Session {
     ///
     /// # Errors
     /// When the kernel's counts cannot be read a last time.
-    pub fn finish(mut self) -> Result<(Vec<Window>, DataQuality), ProbeError> {
+    pub fn finish(self) -> Result<(Vec<Window>, DataQuality), ProbeError> {
+        let finished = self.finish_with_connections()?;
+        Ok((finished.windows, finished.quality))
+    }
+
+    /// The same with the connections one by one, if the configuration lists them.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn finish_with_connections(mut self) -> Result<Finished, ProbeError> {
         let tracker = &mut self.tracker;
         self.probe.drain(|event: ProbeEvent| tracker.on_event(event))?;
         for closing in std::mem::take(&mut self.closing) {
@@ -153,7 +176,8 @@ impl Session {
         }
         let windows = self.tracker.flush(clock::monotonic_ns());
         let quality = self.quality()?;
-        Ok((windows, quality))
+        let (connections, omitted) = self.tracker.connections();
+        Ok(Finished { windows, quality, connections, omitted })
     }
 
     /// What was missed so far.

@@ -190,6 +190,11 @@ async fn a_playbook_of_the_folder_is_started_by_name_with_overrides() {
         (json!({ "name": "../quick" }), 404),
         (json!({ "name": "/etc/passwd" }), 404),
         (json!({ "nam": "quick" }), 400),
+        (json!({}), 400),
+        (json!({ "name": "quick", "playbook": "" }), 400),
+        (json!({ "playbook": "version: 1" }), 422),
+        (json!({ "playbook": playbook("quick", 7), "set": { "phases.folt": "1s" } }), 422),
+        (json!({ "playbook": playbook("quick", 7), "set": { "phases.fault": "1s" } }), 201),
         (json!({ "name": "quick", "set": { "phases": {} } }), 400),
         (json!([]), 400),
     ] {

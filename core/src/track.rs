@@ -43,6 +43,8 @@ mod pairing;
 
 mod books;
 
+pub mod roster;
+
 mod cohort;
 
 mod gauge;
@@ -64,6 +66,7 @@ use crate::retry::marker::MarkerHeader;
 use crate::track::books::Books;
 use crate::track::order::Order;
 use crate::track::pairing::{Connections, Place, THIS_HOST};
+use crate::track::roster::Listed;
 use crate::track::stats::TrackStats;
 use crate::window::{KernelWindow, Window};
 
@@ -87,6 +90,8 @@ pub struct TrackConfig {
     /// What the wall clock showed at nanosecond 0 of the events' clock, nanoseconds since 1970; without it, absolute deadlines
     /// are not understood.
     pub wall_origin_ns: Option<u64>,
+    /// Connections that are listed one by one; 0 lists none.
+    pub max_listed: usize,
     /// Events held back.
     pub max_held: usize,
     /// Connections.
@@ -113,6 +118,7 @@ impl Default for TrackConfig {
             overdue_ns: 50 * MS,
             marker: None,
             wall_origin_ns: None,
+            max_listed: 0,
             max_held: 1 << 18,
             // Just below the size at which the table would double to more than a hundred megabytes.
             max_connections: 900_000,
@@ -227,6 +233,12 @@ impl Tracker {
         self.books.open_connections(edge)
     }
 
+    /// The connections one by one, as far as they are listed, and how many are not.
+    #[must_use]
+    pub fn connections(&self) -> (Vec<Listed>, u64) {
+        self.books.roster.all()
+    }
+
     /// What was not seen, placed or kept, so far.
     #[must_use]
     pub const fn stats(&self) -> TrackStats {
@@ -271,7 +283,8 @@ impl Tracker {
         let place = Place { conn: event.conn, edge: event.edge, protocol, epoch: event.epoch, at_ns: event.at_ns };
         let books = &mut self.books;
         match event.kind {
-            ProbeEventKind::Opened { peer, .. } => {
+            ProbeEventKind::Opened { local, peer } => {
+                books.roster.opened(event.conn, event.edge, Some((local, peer)), event.at_ns);
                 self.connections.opened(place, caller(event.role, peer), books);
             }
             ProbeEventKind::ConnectFailed { reason, .. } => {
@@ -281,7 +294,10 @@ impl Tracker {
             ProbeEventKind::ResponseHead { index, status, piece } => {
                 self.connections.response(place, index, status, &piece, books);
             }
-            ProbeEventKind::Closed { how } => self.connections.closed(place, how, books),
+            ProbeEventKind::Closed { how } => {
+                self.connections.closed(place, how, books);
+                self.books.roster.closed(event.conn, event.at_ns);
+            }
             ProbeEventKind::Stream(event) => self.connections.stream(place, event, books),
         }
     }

@@ -32,7 +32,7 @@ pub(super) fn operations() -> Vec<Operation> {
             method: "post",
             path: "/v1/drills",
             id: "startDrill",
-            summary: "Start a drill: of a playbook as YAML, or of one in the configured folder as JSON",
+            summary: "Start a drill: of a playbook as YAML; or as JSON of one in the configured folder, or of a text, with overrides",
             parameters: &[Parameter {
                 name: "Idempotency-Key",
                 place: "header",
@@ -144,11 +144,12 @@ pub(super) fn view(app: &App, record: &Record) -> Map<String, Value> {
     }
 }
 
-/// A playbook by name.
+/// A playbook by name, or as a text, with overrides.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Named {
-    name: String,
+    name: Option<String>,
+    playbook: Option<String>,
     #[serde(default)]
     set: Map<String, Value>,
 }
@@ -161,7 +162,7 @@ async fn start(State(app): State<App>, headers: HeaderMap, body: Body) -> Result
     }
     let text = body::text(&headers, body, app.daemon().config().limits.body_bytes).await?;
     let request = key.map(|key| Request { key, digest: digest(&media, &text) });
-    let playbook = if is_yaml(&media) { playbooks::given(text)? } else { named(&app, &text)? };
+    let playbook = if is_yaml(&media) { playbooks::given(text, &[])? } else { named(&app, &text)? };
     let started = app.daemon().drills.start(playbook, request)?;
     let status = if started.is_new { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = body::json(status, &view(&app, &started.record));
@@ -187,7 +188,8 @@ fn digest(media: &str, text: &str) -> u64 {
 
 fn named(app: &App, text: &str) -> Result<Playbook, Problem> {
     let bad = |detail: String| Problem::new(Kind::BadRequest, detail);
-    let Named { name, set } = serde_json::from_str(text).map_err(|error| bad(format!("the body is not of this shape: {error}")))?;
+    let Named { name, playbook, set } =
+        serde_json::from_str(text).map_err(|error| bad(format!("the body is not of this shape: {error}")))?;
     let mut overrides = Vec::new();
     for (path, value) in set {
         let value = match value {
@@ -197,7 +199,11 @@ fn named(app: &App, text: &str) -> Result<Playbook, Problem> {
         };
         overrides.push(Override { path, value });
     }
-    playbooks::named(app.daemon().config().playbooks.as_deref(), &name, &overrides)
+    match (name, playbook) {
+        (Some(name), None) => playbooks::named(app.daemon().config().playbooks.as_deref(), &name, &overrides),
+        (None, Some(text)) => playbooks::given(text, &overrides),
+        _ => Err(bad("either `name` or `playbook` is needed, and not both".to_owned())),
+    }
 }
 
 async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, Problem> {

@@ -32,9 +32,9 @@ pub(super) fn all() -> Value {
             "description": "A playbook as `stormdrill run` reads it; POST /v1/playbooks/validate says what is wrong with one.",
             "required": ["version", "name", "observe", "phases"],
         },
-        "NamedPlaybook": closed(object(&[
-            ("name", json!({ "type": "string", "pattern": "^[a-z0-9-]{1,63}$" })),
-        ], &[
+        "NamedPlaybook": closed(object(&[], &[
+            ("name", json!({ "type": "string", "pattern": "^[a-z0-9-]{1,63}$", "description": "One of the configured folder. This or `playbook`." })),
+            ("playbook", json!({ "type": "string", "description": "The text of one, YAML." })),
             ("set", json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean"] } })),
         ])),
         "Drill": object(&[

@@ -12,6 +12,7 @@ use crate::track::attempt::Attempt;
 use crate::track::cohort::{Cohorts, Outcome, Waited};
 use crate::track::deadlines::{self, Deadlines, Links, NEVER};
 use crate::track::gauge::Gauge;
+use crate::track::roster::Roster;
 use crate::window::Failure;
 
 /// An attempt that starts, as its connection knows it.
@@ -40,6 +41,8 @@ pub(crate) struct Started {
     pub(crate) links: Links,
     /// When its own sender stops waiting.
     pub(crate) deadline_ns: u64,
+    /// It was recognised as a retry.
+    pub(crate) is_retry: bool,
 }
 
 /// Everything that is kept of attempts, beyond the connections that they are on.
@@ -49,6 +52,8 @@ pub(crate) struct Books {
     pub(crate) cohorts: Cohorts,
     /// By identity.
     pub(crate) recogniser: Recogniser,
+    /// By connection.
+    pub(crate) roster: Roster,
     deadlines: Deadlines,
     has_ingress: bool,
     edges: Vec<EdgeBook>,
@@ -72,6 +77,7 @@ impl Books {
                 IdMemory::new(config.max_ids, config.id_ttl_ns),
                 Matcher::new(config.retry_within_ns, config.max_failures),
             ),
+            roster: Roster::new(config.max_listed),
             deadlines: Deadlines::new(config.max_ids, config.id_ttl_ns, config.wall_origin_ns),
             has_ingress: edges.iter().any(|edge| edge.role == Role::Ingress),
             edges: edges.iter().map(|edge| EdgeBook { role: edge.role, gauge: Gauge::default(), connections: 0 }).collect(),
@@ -112,7 +118,7 @@ impl Books {
             (false, false) => Waited::Unknown,
         };
         self.cohorts.start(opening, &finding, waited);
-        Started { ticket: finding.ticket, links, deadline_ns: stated_ns }
+        Started { ticket: finding.ticket, links, deadline_ns: stated_ns, is_retry: finding.evidence.is_some() }
     }
 
     /// An attempt ends.

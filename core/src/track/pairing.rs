@@ -220,6 +220,7 @@ impl Connections {
         let (edge, caller) = (connection.edge, connection.caller);
         let Place { conn, protocol, epoch, at_ns, .. } = place;
         let started = books.start(&Opening { token, edge, protocol, caller, epoch, at_ns }, identity);
+        books.roster.asked(conn, protocol, started.is_retry);
         Attempt {
             token,
             conn,
@@ -267,6 +268,7 @@ impl Connections {
             if let Some(count) = books.connections(place.edge) {
                 *count += 1;
             }
+            books.roster.opened(place.conn, place.edge, None, place.at_ns);
         }
         let role = books.role(place.edge);
         self.open.entry(place.conn.0).or_insert_with(|| Connection::new(place.edge, unknown_caller(role, place.conn)))

@@ -8,7 +8,7 @@ use aya_ebpf::bindings::__sk_buff;
 use aya_ebpf::helpers::bpf_skb_load_bytes;
 use aya_ebpf::programs::TcContext;
 use stormdrill_wire::conn::{Head, side};
-use stormdrill_wire::fault::exchange::Exchange;
+use stormdrill_wire::fault::exchange::{ANSWERS, Exchange};
 use stormdrill_wire::fault::http2::{self, FRAME_HEADER, Next};
 use stormdrill_wire::fault::request::{PATH, target_at};
 use stormdrill_wire::fault::{AddressKey, FaultRule, FaultStats, STATUS_AT, draw, is_rewritable, mix};
@@ -26,11 +26,16 @@ use crate::select::{self, Way};
 const READ: u32 = 0;
 const FRAMES: u32 = 1;
 const WRITE: u32 = 2;
+/// None of them.
+const DONE: u32 = 3;
 
-/// Calls `step` sixteen times for each token, until there is nothing left. Written out for the verifier, as in the probe.
+/// Statuses of one segment that are written together. A run decides on fewer than half of what can be remembered.
+const TOGETHER: u32 = ANSWERS as u32 / 2;
+
+/// Calls `step` eight times for each token, until there is nothing left. Written out for the verifier, as in the probe.
 macro_rules! steps {
     ($step:expr; $($_token:tt)*) => {
-        $(steps!(@ $_token $step $step $step $step $step $step $step $step $step $step $step $step $step $step $step $step);)*
+        $(steps!(@ $_token $step $step $step $step $step $step $step $step);)*
     };
     (@ $_token:tt $($step:expr)*) => { $(if !$step { break; })* };
 }
@@ -47,6 +52,10 @@ pub struct Place {
     pub transport: u32,
     /// [`side`] of the segment.
     side: u32,
+    /// Statuses that were decided on and are not written yet. With several in a segment they are written before the memory for them is full.
+    unwritten: u32,
+    /// Which program goes on after they are written; [`DONE`] if none.
+    after: u32,
     /// What the reading has come upon. It stops there: what is done about a head is then in the program once, not in every step.
     found: Found,
 }
@@ -99,7 +108,7 @@ pub fn see(ctx: &TcContext) {
         return;
     };
     // SAFETY: this CPU's entry; no other run of these programs comes in between, since they run with softirqs off.
-    unsafe { *place = Place { flow, segment, transport: packet.transport, side: side as u32, found: Found::NOTHING } };
+    unsafe { *place = Place { flow, segment, transport: packet.transport, side: side as u32, unwritten: 0, after: DONE, found: Found::NOTHING } };
     // SAFETY: the array holds programs of this type only.
     unsafe { maps::NEXT.tail_call(ctx, READ) };
 }
@@ -122,14 +131,9 @@ pub fn read(ctx: &TcContext) {
     let mut job = Job { bytes, saved: Machine::requests(), watch };
     let again = job.read();
     job.watch.act_on_found();
+    job.watch.go_on(ctx, if again { READ } else { DONE });
     if again {
-        // SAFETY: as above.
-        unsafe { maps::NEXT.tail_call(ctx, READ) };
         job.watch.give_up();
-    }
-    if place.side == side::RESPONSE as u32 {
-        // SAFETY: as above.
-        unsafe { maps::NEXT.tail_call(ctx, WRITE) };
     }
 }
 
@@ -140,15 +144,15 @@ pub fn frames(ctx: &TcContext) {
         return;
     };
     let skb = ctx.as_ptr().cast();
+    let mut after = DONE;
     #[expect(clippy::never_loop, reason = "the way to leave a sequence early")]
     loop {
-        steps!(frame(&mut watch, skb); 1 2 3 4);
-        // SAFETY: as above. What is left when no more tail calls are allowed is unread, and the place then lost.
-        unsafe { maps::NEXT.tail_call(ctx, FRAMES) };
+        steps!(frame(&mut watch, skb); 1 2 3);
+        after = FRAMES;
         break;
     }
-    // SAFETY: as above.
-    unsafe { maps::NEXT.tail_call(ctx, WRITE) };
+    // What is left when no more tail calls are allowed stays unread, and the place is lost with the next segment.
+    watch.go_on(ctx, after);
 }
 
 /// Writes what was decided on the statuses in a segment.
@@ -158,9 +162,16 @@ pub fn write(ctx: &TcContext) {
         return;
     };
     // SAFETY: as above.
-    let place = unsafe { *place };
+    let place = unsafe {
+        (*place).unwritten = 0;
+        *place
+    };
     if let Some(exchange) = maps::exchange(place.flow) {
         rewrite::remembered(ctx, &place, exchange, rule);
+    }
+    if place.after != DONE {
+        // SAFETY: as above.
+        unsafe { maps::NEXT.tail_call(ctx, place.after) };
     }
 }
 
@@ -169,14 +180,14 @@ pub fn write(ctx: &TcContext) {
 fn watch(ctx: &TcContext) -> Option<(Place, Watch)> {
     let known = maps::place()?;
     // SAFETY: as above.
-    let (place, found) = unsafe {
+    let place = unsafe {
         (*known).found = Found::NOTHING;
-        (*known, &raw mut (*known).found)
+        *known
     };
     let (rule, stats) = (maps::rule()?, maps::stats()?);
     let exchange = maps::exchange(place.flow)?;
     let (skb, side) = (ctx.as_ptr().cast(), place.side as usize & 1);
-    Some((place, Watch { skb, segment: place.segment, exchange, found, side, flow: place.flow, rule, stats }))
+    Some((place, Watch { skb, segment: place.segment, exchange, place: known, side, flow: place.flow, rule, stats }))
 }
 
 /// A segment that is being read.
@@ -191,7 +202,7 @@ struct Watch {
     skb: *mut __sk_buff,
     segment: Segment,
     exchange: *mut Exchange,
-    found: *mut Found,
+    place: *mut Place,
     side: usize,
     flow: u64,
     rule: &'static FaultRule,
@@ -218,7 +229,7 @@ impl Job {
             read::begin(&mut *flow);
             #[expect(clippy::never_loop, reason = "the way to leave a sequence early")]
             loop {
-                steps!(step(self); 1);
+                steps!(step(self); 1 2 3);
                 break;
             }
             end(self);
@@ -234,7 +245,7 @@ fn step(job: &mut Job) -> bool {
     let flow = unsafe { &mut (*job.watch.exchange).conn.flows[job.watch.side & 1] };
     let goes_on = Run::new(flow, &mut job.saved, job.watch.segment.seq).step(&mut job.bytes, &mut job.watch);
     // SAFETY: this CPU's entry.
-    goes_on && unsafe { core::ptr::read_volatile(&raw const (*job.watch.found).is_there) } == 0
+    goes_on && unsafe { core::ptr::read_volatile(&raw const (*job.watch.place).found.is_there) } == 0
 }
 
 #[inline(never)]
@@ -281,6 +292,20 @@ fn frame(watch: &mut Watch, skb: *mut __sk_buff) -> bool {
 }
 
 impl Watch {
+    /// Hands the segment on to what comes after, by way of the writing if there is enough to write, or nothing more to read.
+    #[inline(always)]
+    fn go_on(&self, ctx: &TcContext, after: u32) {
+        // SAFETY: this CPU's entry, and an array of programs of this type only.
+        unsafe {
+            (*self.place).after = after;
+            if after != DONE && (*self.place).unwritten < TOGETHER {
+                maps::NEXT.tail_call(ctx, after);
+            } else if self.side == side::RESPONSE {
+                maps::NEXT.tail_call(ctx, WRITE);
+            }
+        }
+    }
+
     /// Whether the segment is to be read as HTTP/2: no request in HTTP/1 was seen, and frames were, or one plausibly begins here.
     #[inline(always)]
     fn may_be_frames(&self) -> bool {
@@ -293,9 +318,25 @@ impl Watch {
             if frames.is_known() {
                 frames.reach(self.segment.seq);
             }
+            if !frames.is_known() && self.begins_frames() {
+                frames.adopt(self.segment.seq);
+            }
             frames.is_known()
-                || self.segment.len >= FRAME_HEADER
-                    && load8(self.skb, self.segment.payload).is_some_and(|first| frames.adopt(self.segment.seq, first))
+        }
+    }
+
+    /// Whether the segment begins with a frame: a plausible header, and another where the frame ends.
+    #[inline(always)]
+    fn begins_frames(&self) -> bool {
+        let (len, at) = (self.segment.len, self.segment.payload);
+        if len < FRAME_HEADER {
+            return false;
+        }
+        match load8(self.skb, at).and_then(http2::plausible) {
+            None => false,
+            Some(frame) if frame + FRAME_HEADER <= len => load8(self.skb, at + frame).and_then(http2::plausible).is_some(),
+            // To its end, or beyond.
+            Some(frame) => frame >= len,
         }
     }
 
@@ -312,6 +353,7 @@ impl Watch {
             if u64::from(draw(self.rule.seed, self.flow, head)) < self.rule.threshold {
                 (*self.stats).hit += 1;
                 (*self.exchange).remember(status);
+                (*self.place).unwritten += 1;
             }
         }
     }
@@ -321,7 +363,7 @@ impl Watch {
     fn find(&self, index: u32, status: u16, piece: Piece) {
         if piece.offset == 0 {
             // SAFETY: this CPU's entry. Volatile, so that the verifier forgets what was written.
-            unsafe { core::ptr::write_volatile(self.found, Found { is_there: 1, index, status: status.into(), at: piece.from }) };
+            unsafe { core::ptr::write_volatile(&raw mut (*self.place).found, Found { is_there: 1, index, status: status.into(), at: piece.from }) };
         }
     }
 
@@ -329,7 +371,7 @@ impl Watch {
     #[inline(always)]
     fn act_on_found(&self) {
         // SAFETY: as above.
-        let found = unsafe { core::ptr::read_volatile(self.found) };
+        let found = unsafe { core::ptr::read_volatile(&raw const (*self.place).found) };
         if found.is_there == 0 {
             return;
         }

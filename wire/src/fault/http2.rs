@@ -11,6 +11,9 @@ pub const FIRST_STATUS: u8 = 0x88;
 pub const FRAME_HEADER: u32 = 9;
 
 const DATA_MAX: u32 = 16_384;
+/// The last of the types that are registered.
+const KNOWN_KINDS: u8 = 0x10;
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
@@ -71,23 +74,10 @@ impl Frames {
         self.known != 0
     }
 
-    /// Takes the place of a segment's first byte, if a frame plausibly begins there. `header` is a frame's first eight bytes in network order.
-    ///
-    /// Only frames whose headers leave little to chance count: a body of something else must not pass for one.
+    /// Takes the place of a segment's first byte, where a frame begins.
     #[inline(always)]
-    pub fn adopt(&mut self, seq: u32, header: u64) -> bool {
-        let (len, kind, flags, stream) = parts(header);
-        let plausible = match kind {
-            HEADERS => len > 0 && len <= DATA_MAX && flags & !0x2d == 0 && flags & 4 != 0 && stream >> 16 == 0,
-            SETTINGS => len % 6 == 0 && len < 256 && flags & !1 == 0 && stream == 0,
-            PING => len == 8 && flags & !1 == 0 && stream == 0,
-            WINDOW_UPDATE => len == 4 && flags == 0 && stream >> 16 == 0,
-            _ => false,
-        };
-        if plausible {
-            *self = Self { next: seq, known: 1, ..Self::default() };
-        }
-        plausible
+    pub fn adopt(&mut self, seq: u32) {
+        *self = Self { next: seq, known: 1, ..Self::default() };
     }
 
     /// Moves to a segment: passes over what is missing if nothing of interest can be in it, and forgets the place otherwise.
@@ -130,7 +120,12 @@ impl Frames {
     #[inline(always)]
     pub fn skip(&mut self, count: u32) {
         self.next = self.next.wrapping_add(count);
-        self.left = self.left.wrapping_sub(count);
+        if count > self.left {
+            // Two segments were read at once, on two CPUs: what is here is neither's.
+            self.known = 0;
+            return;
+        }
+        self.left -= count;
         if self.prefix > 0 {
             // No more than the prefix, which is at most six.
             self.prefix = self.prefix.wrapping_sub(count as u8);
@@ -158,7 +153,11 @@ impl Frames {
 
     #[inline(always)]
     fn begin(&mut self, first: u64) {
-        let (len, kind, flags, _) = parts(first);
+        let (len, kind, flags, stream) = parts(first);
+        // An implausible frame is none: the place was lost.
+        if kind > KNOWN_KINDS || stream >> 23 != 0 {
+            self.known = 0;
+        }
         self.at = 0;
         self.acc = 0;
         self.left = len;
@@ -185,6 +184,24 @@ impl Frames {
     }
 }
 
+/// Whether a frame plausibly begins with these eight bytes in network order, and how long it is with its header.
+///
+/// Only frames whose headers leave little to chance count: a body of something else must not pass for one.
+#[inline(always)]
+#[must_use]
+pub fn plausible(header: u64) -> Option<u32> {
+    let (len, kind, flags, stream) = parts(header);
+    let plausible = match kind {
+        DATA => len <= DATA_MAX && flags & !9 == 0 && stream >> 16 == 0,
+        HEADERS => len > 0 && len <= DATA_MAX && flags & !0x2d == 0 && flags & 4 != 0 && stream >> 16 == 0,
+        SETTINGS => len % 6 == 0 && len < 256 && flags & !1 == 0 && stream == 0,
+        PING => len == 8 && flags & !1 == 0 && stream == 0,
+        WINDOW_UPDATE => len == 4 && flags == 0 && stream >> 16 == 0,
+        _ => false,
+    };
+    if plausible { Some(len + FRAME_HEADER) } else { None }
+}
+
 /// Length, type, flags, and the upper three bytes of the stream's number.
 #[inline(always)]
 const fn parts(header: u64) -> (u32, u8, u8, u32) {
@@ -202,7 +219,8 @@ mod tests {
         let mut frames = Frames::default();
         let mut first = [0; 8];
         first.copy_from_slice(&stream[..8]);
-        assert!(frames.adopt(0, u64::from_be_bytes(first)));
+        assert!(plausible(u64::from_be_bytes(first)).is_some());
+        frames.adopt(0);
         let mut found = Vec::new();
         for (n, piece) in stream.chunks(pieces).enumerate() {
             let begin = u32::try_from(n * pieces).unwrap();
@@ -258,8 +276,15 @@ mod tests {
 
     #[test]
     fn other_protocols_do_not_pass_for_frames() {
-        for text in [b"HTTP/1.1", b"GET / HT", b"\x16\x03\x01\x02\x00\x01\x00\x01", b"\x00\x00\x00\x01\x00\x00\x00\x01", b"\x00\x00\x40\x00\x00\x00\x00\x01"] {
-            assert!(!Frames::default().adopt(0, u64::from_be_bytes(*text)), "{}", text.escape_ascii());
+        for text in [
+            b"HTTP/1.1",
+            b"GET / HT",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01",
+            b"\x00\x00\x00\x01\x00\x00\x00\x01",
+            b"\x00\x00\x06\x04\x00\x00\x00\x01",
+            b"\x00\x00\x40\x00\x40\x00\x00\x01",
+        ] {
+            assert!(plausible(u64::from_be_bytes(*text)).is_none(), "{}", text.escape_ascii());
         }
     }
 

@@ -32,7 +32,7 @@ fn figure(edge: &Edge, bins: &[(String, u64)]) -> Markup {
         figure {
             figcaption {
                 strong { (edge.name) " (" (edge.role) ")" }
-                @if let Some(jitter) = edge.phases.get("fault").and_then(|phase| phase.retrying.backoff_jitter) {
+                @if let Some(jitter) = edge.phases.get("fault").and_then(|phase| phase.retrying.as_ref()?.backoff_jitter) {
                     div.legend { "jitter of first retries under the fault: " (format!("{jitter:.2}")) " (full jitter is 0.58, a fixed interval 0)" }
                 }
             }
@@ -59,7 +59,7 @@ fn figure(edge: &Edge, bins: &[(String, u64)]) -> Markup {
 /// The pauses of all phases, by length, ascending; those without an upper end last.
 fn bins(edge: &Edge) -> Vec<(String, u64)> {
     let mut counts: BTreeMap<(bool, u64), (String, u64)> = BTreeMap::new();
-    for gap in edge.phases.values().flat_map(|phase| &phase.retrying.gaps) {
+    for gap in edge.phases.values().filter_map(|phase| phase.retrying.as_ref()).flat_map(|retrying| &retrying.gaps) {
         let (key, name) = match gap.up_to_ms.filter(|ms| ms.is_finite() && *ms >= 0.0) {
             Some(ms) => ((false, ms.to_bits()), format!("up to {}", length(ms))),
             None => ((true, 0), "longer".to_owned()),

@@ -24,8 +24,8 @@ pub struct Edge {
     pub role: String,
     /// The protocol that was recognised on most of its connections, else the one that was pinned; `null` if neither is known.
     pub protocol: Option<String>,
-    /// How often `matched` speaks up where nothing failed, of all attempts: so much of it may be wrong. `null` without such a window.
-    #[serde(default)]
+    /// How often `matched` speaks up where nothing failed, of all attempts: so much of it may be wrong. Left out without such a window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matched_false_rate: Option<f64>,
     /// By the phase's name.
     pub phases: BTreeMap<String, EdgePhase>,
@@ -58,11 +58,11 @@ pub struct EdgePhase {
     /// Segments that TCP sent again.
     pub tcp_retransmits: u64,
     /// Connects that came to nothing, by reason, each reason named.
-    #[serde(default)]
-    pub connect_failures: BTreeMap<String, u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect_failures: Option<BTreeMap<String, u64>>,
     /// How the retries were made.
-    #[serde(default)]
-    pub retrying: Retrying,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retrying: Option<Retrying>,
 }
 
 /// Retries by evidence.
@@ -124,8 +124,8 @@ impl EdgePhase {
             connections: open_at_end(edge, phase, windows),
             connections_opened: sum.connections_opened,
             tcp_retransmits: sum.tcp_retransmits,
-            connect_failures: connect_failures(sum.connect_failed, &sum.connect_failures),
-            retrying: sum.retrying.view(),
+            connect_failures: Some(connect_failures(sum.connect_failed, &sum.connect_failures)),
+            retrying: Some(sum.retrying.view()),
         }
     }
 }

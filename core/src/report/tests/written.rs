@@ -95,7 +95,7 @@ fn the_page_needs_nothing_beside_itself() {
 fn pauses_before_retries_are_drawn_where_there_are_any() {
     let mut run = run();
     let gap = |up_to_ms, count| crate::report::json::retrying::Gap { up_to_ms, count };
-    let retrying = &mut run.edges[1].phases.get_mut("fault").unwrap().retrying;
+    let retrying = &mut run.edges[1].phases.get_mut("fault").unwrap().retrying.as_mut().unwrap();
     retrying.gaps = vec![gap(Some(100.0), 40), gap(Some(2000.0), 10), gap(None, 1)];
     retrying.backoff_jitter = Some(0.25);
     let page = html::render(&run);
