@@ -22,9 +22,33 @@ struct Row {
 const ROWS: [Row; 6] = [
     Row { client: "1", label: "default", server: "", location: "", calls: 60, statuses: "503: 20", article: "60, {503: 20}" },
     Row { client: "3", label: "default", server: "", location: "", calls: 180, statuses: "503: 20", article: "180, {503: 20}" },
-    Row { client: "1", label: "http_503, max_fails=1", server: "", location: H503, calls: 9, statuses: "502: 19, 503: 1", article: "9, {503: 1, 502: 19}" },
-    Row { client: "1", label: "http_503, max_fails=0", server: "max_fails=0", location: H503, calls: 120, statuses: "503: 20", article: "120, {503: 20}" },
-    Row { client: "3", label: "http_503, max_fails=0", server: "max_fails=0", location: H503, calls: 360, statuses: "503: 20", article: "360, {503: 20}" },
+    Row {
+        client: "1",
+        label: "http_503, max_fails=1",
+        server: "",
+        location: H503,
+        calls: 9,
+        statuses: "502: 19, 503: 1",
+        article: "9, {503: 1, 502: 19}",
+    },
+    Row {
+        client: "1",
+        label: "http_503, max_fails=0",
+        server: "max_fails=0",
+        location: H503,
+        calls: 120,
+        statuses: "503: 20",
+        article: "120, {503: 20}",
+    },
+    Row {
+        client: "3",
+        label: "http_503, max_fails=0",
+        server: "max_fails=0",
+        location: H503,
+        calls: 360,
+        statuses: "503: 20",
+        article: "360, {503: 20}",
+    },
     Row { client: "3", label: "http_503, max_fails=1", server: "", location: H503, calls: 9, statuses: "502: 20", article: "not in it" },
 ];
 
@@ -59,7 +83,12 @@ impl Rig {
     fn count(&self, section: &mut Section, outcome: &Outcome, what: &str) -> Result<u64> {
         let attempts = self.gateway.entries()?.iter().map(nginx::Entry::attempts).sum();
         section.count(format!("nginx's tries, {what}"), outcome.all_requests("service"), "$upstream_status in nginx's log", attempts);
-        section.count(format!("calls of the store, {what}"), outcome.all_requests("store"), "the store's access log", self.store.entries()?.len() as u64);
+        section.count(
+            format!("calls of the store, {what}"),
+            outcome.all_requests("store"),
+            "the store's access log",
+            self.store.entries()?.len() as u64,
+        );
         outcome.requests("store", "fault")
     }
 
@@ -102,16 +131,17 @@ fn table(scene: &Scene, section: &mut Section) -> Result<()> {
         }
         let rig = Rig::new(scene, row.server, row.location, "3")?;
         let mut client = Value::Null;
-        let outcome = rig.playbook(&format!("gateway-{}", number + 1)).phases(["2s", "4s", "1s"]).expect("store attempts max <= 3").run_with_requests(
-            scene,
-            |phase| {
+        let outcome = rig
+            .playbook(&format!("gateway-{}", number + 1))
+            .phases(["2s", "4s", "1s"])
+            .expect("store attempts max <= 3")
+            .run_with_requests(scene, |phase| {
                 let report = scene.requests(rig.gateway.port, 20, &["--tries", row.client])?;
                 if phase == "fault" {
                     client = report;
                 }
                 Ok(())
-            },
-        )?;
+            })?;
         let what = format!("client {} tries, {}", row.client, row.label);
         let called = rig.count(section, &outcome, &what)?;
         let got = statuses(&client);
@@ -127,7 +157,12 @@ fn table(scene: &Scene, section: &mut Section) -> Result<()> {
         if number == 2 {
             let ejected = rig.gateway.complaints("no live upstreams")?;
             let made = outcome.statuses("web", "fault")?.into_iter().find(|(status, _)| status == "502").map_or(0, |(_, count)| count);
-            section.count("answers 502 at the gateway's edge, with no call of a service behind them", made, "\"no live upstreams\" in nginx's error log", ejected as u64);
+            section.count(
+                "answers 502 at the gateway's edge, with no call of a service behind them",
+                made,
+                "\"no live upstreams\" in nginx's error log",
+                ejected as u64,
+            );
             section.find("B9", Verdict::of(got == row.statuses), format!("{{{got}}}; {ejected} times \"no live upstreams\" in its log"));
         }
         calls.push((called == row.calls && got == row.statuses, called));
@@ -169,7 +204,12 @@ fn methods(scene: &Scene, section: &mut Section) -> Result<()> {
             })?;
         let attempts: u64 = gateway.entries()?.iter().map(nginx::Entry::attempts).sum();
         let served = gateway.entries()?.iter().filter(|entry| entry.status == "200").count();
-        section.count(format!("nginx's tries, {method}, {setting}"), outcome.all_requests("service"), "$upstream_status in nginx's log", attempts);
+        section.count(
+            format!("nginx's tries, {method}, {setting}"),
+            outcome.all_requests("service"),
+            "$upstream_status in nginx's log",
+            attempts,
+        );
         table.row([method.to_owned(), setting.to_owned(), "20".to_owned(), attempts.to_string(), format!("{served} of 20")]);
         tries.push(attempts);
         for server in [gateway, closing, good] {
@@ -178,7 +218,11 @@ fn methods(scene: &Scene, section: &mut Section) -> Result<()> {
     }
     section.tables.push(table);
     if let [get, post, forced] = tries[..] {
-        section.find("A9", Verdict::of(get > 20 && post == 20 && forced > 20), format!("tries for 20 requests: GET {get}, POST {post}, POST with non_idempotent {forced}"));
+        section.find(
+            "A9",
+            Verdict::of(get > 20 && post == 20 && forced > 20),
+            format!("tries for 20 requests: GET {get}, POST {post}, POST with non_idempotent {forced}"),
+        );
     }
     Ok(())
 }
@@ -219,7 +263,15 @@ fn limits(scene: &Scene, section: &mut Section) -> Result<()> {
         gateway.stop()?;
     }
     section.tables.push(table);
-    section.find("A11", Verdict::of(tries[0].0 == 15 && tries[1].0 == 10), format!("without a limit {:.0} tries for three upstreams, which are the limit; {:.0} with `tries 2`", tries[0].0 as f64 / 5.0, tries[1].0 as f64 / 5.0));
+    section.find(
+        "A11",
+        Verdict::of(tries[0].0 == 15 && tries[1].0 == 10),
+        format!(
+            "without a limit {:.0} tries for three upstreams, which are the limit; {:.0} with `tries 2`",
+            tries[0].0 as f64 / 5.0,
+            tries[1].0 as f64 / 5.0
+        ),
+    );
     let only_connect = tries[3].0 == 5;
     section.find(
         "A10",
@@ -238,7 +290,13 @@ fn verdicts(scene: &Scene, section: &mut Section) -> Result<()> {
     let variants = [
         ("nginx tries the other upstream on 503, both services try three times", "max_fails=0", H503, "3", "fail"),
         ("nginx ejects its upstreams on 503 (max_fails=1): no amplification, and nobody is served", "", H503, "1", "fail"),
-        ("nginx passes errors on but no 503, services have one try", "", "proxy_next_upstream error; proxy_next_upstream_tries 2;", "1", "pass"),
+        (
+            "nginx passes errors on but no 503, services have one try",
+            "",
+            "proxy_next_upstream error; proxy_next_upstream_tries 2;",
+            "1",
+            "pass",
+        ),
     ];
     for (number, (what, server, location, tries, expected)) in variants.into_iter().enumerate() {
         let rig = Rig::new(scene, server, location, tries)?;
