@@ -7,14 +7,15 @@ use aya_ebpf::EbpfContext as _;
 use aya_ebpf::bindings::__sk_buff;
 use aya_ebpf::helpers::bpf_skb_load_bytes;
 use aya_ebpf::programs::TcContext;
-use stormdrill_wire::conn::{Head, side};
+use stormdrill_wire::conn::side;
 use stormdrill_wire::fault::exchange::{ANSWERS, Exchange};
 use stormdrill_wire::fault::http2::{self, FRAME_HEADER, Next};
 use stormdrill_wire::fault::request::{PATH, target_at};
 use stormdrill_wire::fault::{FaultRule, FaultStats, STATUS_AT, draw, is_rewritable};
-use stormdrill_wire::flow::{self, AT_MARK, Flow};
-use stormdrill_wire::http1::{Body, Machine};
-use stormdrill_wire::read::{self, Piece, Rest, Run, Sink};
+use stormdrill_wire::flow::{self, Flow};
+use stormdrill_wire::http1::Machine;
+use stormdrill_wire::read::{self, Run, Sink};
+use stormdrill_wire::recogniser::{Note, Piece};
 
 use crate::maps;
 use crate::packet::TCP;
@@ -127,8 +128,9 @@ pub fn read(ctx: &TcContext) {
         unsafe { maps::NEXT.tail_call(ctx, FRAMES) };
         return;
     }
-    let bytes = Bytes { skb: ctx.as_ptr().cast(), payload: place.segment.payload, chunk, token: place.flow << 1 | u64::from(place.side) };
-    let mut job = Job { bytes, saved: Machine::requests(), watch };
+    let Segment { payload, seq, .. } = place.segment;
+    let bytes = Bytes { skb: ctx.as_ptr().cast(), payload, seq, chunk, token: place.flow << 1 | u64::from(place.side) };
+    let mut job = Job { bytes, watch };
     let again = job.read();
     job.watch.act_on_found();
     job.watch.go_on(ctx, if again { READ } else { DONE });
@@ -193,7 +195,6 @@ fn watch(ctx: &TcContext) -> Option<(Place, Watch)> {
 /// A segment that is being read.
 struct Job {
     bytes: Bytes,
-    saved: Machine,
     watch: Watch,
 }
 
@@ -219,21 +220,25 @@ impl Job {
         unsafe {
             let book = &raw mut (*exchange).conn.book;
             let flow = (&raw mut (*exchange).conn.flows).cast::<Flow>().add(self.watch.side & 1);
-            if (*book).opaque != 0 {
-                (*flow).machines[0].make_opaque();
+            (*flow).adopt::<Machine>(&mut *book, self.watch.side);
+            let (mut place, _) = (*flow).place::<Machine>(segment.seq, segment.len);
+            if let flow::Place::Ahead = place {
+                // Nothing is kept here until its turn: what is missing goes as it is when it comes.
+                (*flow).give_up(segment.seq);
+                (*flow).adopt::<Machine>(&mut *book, self.watch.side);
+                (place, _) = (*flow).place::<Machine>(segment.seq, segment.len);
             }
-            let (place, _) = (*flow).place(segment.seq, segment.len);
             if let flow::Place::Old = place {
                 return false;
             }
-            read::begin(&mut *flow);
+            read::begin::<Machine>(&mut *flow, &*book, self.watch.side);
             #[expect(clippy::never_loop, reason = "the way to leave a sequence early")]
             loop {
                 steps!(step(self); 1 2 3);
                 break;
             }
             end(self);
-            matches!(read::finish(&mut *flow, segment.seq, segment.len).0, Rest::Again)
+            !read::finish(&*flow).0
         }
     }
 }
@@ -242,8 +247,8 @@ impl Job {
 #[inline(never)]
 fn step(job: &mut Job) -> bool {
     // SAFETY: as in `Job::read`; the job holds no other reference to the flow.
-    let flow = unsafe { &mut (*job.watch.exchange).conn.flows[job.watch.side & 1] };
-    let goes_on = Run::new(flow, &mut job.saved, job.watch.segment.seq).step(&mut job.bytes, &mut job.watch);
+    let (flow, book) = unsafe { (&mut (*job.watch.exchange).conn.flows[job.watch.side & 1], &mut (*job.watch.exchange).conn.book) };
+    let goes_on = Run::<Machine>::new(flow, book, job.watch.side).step(&mut job.bytes, &mut job.watch);
     // SAFETY: this CPU's entry.
     goes_on && unsafe { core::ptr::read_volatile(&raw const (*job.watch.place).found.is_there) } == 0
 }
@@ -251,8 +256,8 @@ fn step(job: &mut Job) -> bool {
 #[inline(never)]
 fn end(job: &mut Job) {
     // SAFETY: as above.
-    let flow = unsafe { &mut (*job.watch.exchange).conn.flows[job.watch.side & 1] };
-    Run::new(flow, &mut job.saved, job.watch.segment.seq).end(&mut job.bytes, &mut job.watch);
+    let (flow, book) = unsafe { (&mut (*job.watch.exchange).conn.flows[job.watch.side & 1], &mut (*job.watch.exchange).conn.book) };
+    Run::<Machine>::new(flow, book, job.watch.side).end(&mut job.bytes, &mut job.watch);
 }
 
 /// One step through an HTTP/2 segment; false at the end.
@@ -363,7 +368,7 @@ impl Watch {
     fn find(&self, index: u32, status: u16, piece: Piece) {
         if piece.offset == 0 {
             // SAFETY: this CPU's entry. Volatile, so that the verifier forgets what was written.
-            unsafe { core::ptr::write_volatile(&raw mut (*self.place).found, Found { is_there: 1, index, status: status.into(), at: piece.from }) };
+            unsafe { core::ptr::write_volatile(&raw mut (*self.place).found, Found { is_there: 1, index, status: status.into(), at: piece.from.wrapping_sub(self.segment.seq) }) };
         }
     }
 
@@ -393,8 +398,7 @@ impl Watch {
     fn give_up(&self) {
         // SAFETY: as in `Job::read`.
         let flow = unsafe { &mut (*self.exchange).conn.flows[self.side & 1] };
-        flow.machines[AT_MARK].lose();
-        flow.marks[AT_MARK] = self.segment.seq.wrapping_add(self.segment.len);
+        flow.give_up(self.segment.seq.wrapping_add(self.segment.len));
     }
 
     #[inline(always)]
@@ -434,26 +438,10 @@ impl Watch {
 
 impl Sink for Watch {
     #[inline(always)]
-    fn complete(&mut self, machine: &Machine) -> (Option<Head>, Body) {
-        // SAFETY: as above, apart from the machine's flow.
-        unsafe { (*self.exchange).conn.book.complete(self.side, machine) }
-    }
-
-    #[inline(always)]
-    fn head(&mut self, head: Head, piece: Piece, _declared: u64) {
-        if !head.orphan {
-            self.find(head.index, head.status, piece);
-        }
-    }
-
-    #[inline(always)]
-    fn part(&mut self, machine: &Machine, piece: Piece) {
-        // SAFETY: as above.
-        let (requests, responses) = unsafe { ((*self.exchange).conn.book.request_count, (*self.exchange).conn.book.response_count) };
-        if self.side == side::REQUEST {
-            self.find(requests, 0, piece);
-        } else if machine.status_known() && responses != requests {
-            self.find(responses, machine.status(), piece);
+    fn note(&mut self, note: &Note, piece: Piece) {
+        // An answer that is not due has no kind.
+        if note.kind != 0 {
+            self.find(note.index, note.status, piece);
         }
     }
 

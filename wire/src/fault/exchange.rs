@@ -53,4 +53,4 @@ impl Exchange {
     }
 }
 
-const _: () = assert!(size_of::<Exchange>() == 184 + 8 + 24 + 64 + 8);
+const _: () = assert!(size_of::<Exchange>() == 192 + 8 + 24 + 64 + 8);
