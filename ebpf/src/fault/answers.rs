@@ -7,18 +7,19 @@ use aya_ebpf::EbpfContext as _;
 use aya_ebpf::bindings::__sk_buff;
 use aya_ebpf::helpers::bpf_skb_load_bytes;
 use aya_ebpf::programs::TcContext;
-use stormdrill_wire::conn::side;
-use stormdrill_wire::fault::exchange::{ANSWERS, Exchange};
+use stormdrill_wire::abi::kind;
+use stormdrill_wire::conn::{Book, side};
+use stormdrill_wire::fault::exchange::{ANSWERS, Chosen, Exchange};
 use stormdrill_wire::fault::http2::{self, FRAME_HEADER, Next};
 use stormdrill_wire::fault::request::{PATH, target_at};
-use stormdrill_wire::fault::{FaultRule, FaultStats, STATUS_AT, draw, is_rewritable};
-use stormdrill_wire::flow::{self, Flow};
+use stormdrill_wire::fault::{AddressKey, FaultRule, FaultStats, STATUS_AT, draw, is_rewritable, mix};
+use stormdrill_wire::flow::Flow;
 use stormdrill_wire::http1::Machine;
 use stormdrill_wire::read::{self, Run, Sink};
 use stormdrill_wire::recogniser::{Note, Piece};
 
 use crate::maps;
-use crate::packet::TCP;
+use crate::packet::{Packet, TCP};
 use crate::rewrite;
 use crate::segment::{self, Bytes, SYN, Segment, within};
 use crate::select::{self, Way};
@@ -89,10 +90,10 @@ pub fn see(ctx: &TcContext) {
     if packet.protocol != TCP || !packet.has_ports {
         return;
     }
-    let (side, flow) = if select::matches(ctx, packet, selected.rule, Way::Along) {
-        (side::RESPONSE, select::flow(packet, true))
-    } else if select::matches(ctx, packet, selected.rule, Way::Back) {
-        (side::REQUEST, select::flow(packet, false))
+    let (side, flow) = if select::matches(packet, selected.rule, Way::Along) {
+        (side::RESPONSE, flow(packet, Way::Along))
+    } else if select::matches(packet, selected.rule, Way::Back) {
+        (side::REQUEST, flow(packet, Way::Back))
     } else {
         return;
     };
@@ -128,9 +129,8 @@ pub fn read(ctx: &TcContext) {
         unsafe { maps::NEXT.tail_call(ctx, FRAMES) };
         return;
     }
-    let Segment { payload, seq, .. } = place.segment;
-    let bytes = Bytes { skb: ctx.as_ptr().cast(), payload, seq, chunk, token: place.flow << 1 | u64::from(place.side) };
-    let mut job = Job { bytes, watch };
+    let bytes = Bytes { skb: ctx.as_ptr().cast(), payload: place.segment.payload, seq: place.segment.seq, chunk, token: place.flow << 1 | u64::from(place.side) };
+    let mut job = Job { bytes, in_hole: false, watch };
     let again = job.read();
     job.watch.act_on_found();
     job.watch.go_on(ctx, if again { READ } else { DONE });
@@ -195,6 +195,7 @@ fn watch(ctx: &TcContext) -> Option<(Place, Watch)> {
 /// A segment that is being read.
 struct Job {
     bytes: Bytes,
+    in_hole: bool,
     watch: Watch,
 }
 
@@ -218,27 +219,36 @@ impl Job {
         // SAFETY: a value of the map, which stays readable and writable for the run of the program even if it is evicted. Fields are reached
         // one at a time, so that no two references overlap.
         unsafe {
-            let book = &raw mut (*exchange).conn.book;
-            let flow = (&raw mut (*exchange).conn.flows).cast::<Flow>().add(self.watch.side & 1);
-            (*flow).adopt::<Machine>(&mut *book, self.watch.side);
-            let (mut place, _) = (*flow).place::<Machine>(segment.seq, segment.len);
-            if let flow::Place::Ahead = place {
-                // Nothing is kept here until its turn: what is missing goes as it is when it comes.
-                (*flow).give_up(segment.seq);
-                (*flow).adopt::<Machine>(&mut *book, self.watch.side);
-                (place, _) = (*flow).place::<Machine>(segment.seq, segment.len);
-            }
-            if let flow::Place::Old = place {
+            let side = self.watch.side & 1;
+            let chosen = (*exchange).choose(side, segment.seq, segment.len);
+            if let Chosen::Nothing = chosen {
                 return false;
             }
-            read::begin::<Machine>(&mut *flow, &*book, self.watch.side);
+            self.in_hole = matches!(chosen, Chosen::InHole);
+            let (flow, book) = self.parts();
+            read::begin::<Machine>(flow, book, side);
             #[expect(clippy::never_loop, reason = "the way to leave a sequence early")]
             loop {
                 steps!(step(self); 1 2 3);
                 break;
             }
             end(self);
-            !read::finish(&*flow).0
+            let mark = self.parts().0.mark;
+            if self.in_hole {
+                (*exchange).merge(side);
+            }
+            mark != segment.seq.wrapping_add(segment.len)
+        }
+    }
+
+    /// The flow that is read, and the book.
+    #[inline(always)]
+    fn parts(&mut self) -> (&mut Flow, &mut Book) {
+        // SAFETY: as in `read`; the two lie apart.
+        unsafe {
+            let (exchange, side) = (self.watch.exchange, self.watch.side & 1);
+            let flows = if self.in_hole { &raw mut (*exchange).holes } else { &raw mut (*exchange).conn.flows };
+            (&mut *flows.cast::<Flow>().add(side), &mut (*exchange).conn.book)
         }
     }
 }
@@ -246,18 +256,22 @@ impl Job {
 /// One step; false at the end.
 #[inline(never)]
 fn step(job: &mut Job) -> bool {
-    // SAFETY: as in `Job::read`; the job holds no other reference to the flow.
-    let (flow, book) = unsafe { (&mut (*job.watch.exchange).conn.flows[job.watch.side & 1], &mut (*job.watch.exchange).conn.book) };
-    let goes_on = Run::<Machine>::new(flow, book, job.watch.side).step(&mut job.bytes, &mut job.watch);
+    let side = job.watch.side & 1;
+    let (flow, book) = job.parts();
+    // SAFETY: they lie in the exchange, apart from the job.
+    let (flow, book) = unsafe { (&mut *core::ptr::from_mut(flow), &mut *core::ptr::from_mut(book)) };
+    let goes_on = Run::<Machine>::new(flow, book, side).step(&mut job.bytes, &mut job.watch);
     // SAFETY: this CPU's entry.
     goes_on && unsafe { core::ptr::read_volatile(&raw const (*job.watch.place).found.is_there) } == 0
 }
 
 #[inline(never)]
 fn end(job: &mut Job) {
+    let side = job.watch.side & 1;
+    let (flow, book) = job.parts();
     // SAFETY: as above.
-    let (flow, book) = unsafe { (&mut (*job.watch.exchange).conn.flows[job.watch.side & 1], &mut (*job.watch.exchange).conn.book) };
-    Run::<Machine>::new(flow, book, job.watch.side).end(&mut job.bytes, &mut job.watch);
+    let (flow, book) = unsafe { (&mut *core::ptr::from_mut(flow), &mut *core::ptr::from_mut(book)) };
+    Run::<Machine>::new(flow, book, side).end(&mut job.bytes, &mut job.watch);
 }
 
 /// One step through an HTTP/2 segment; false at the end.
@@ -439,8 +453,7 @@ impl Watch {
 impl Sink for Watch {
     #[inline(always)]
     fn note(&mut self, note: &Note, piece: Piece) {
-        // An answer that is not due has no kind.
-        if note.kind != 0 {
+        if note.kind == kind::REQUEST || note.kind == kind::RESPONSE {
             self.find(note.index, note.status, piece);
         }
     }
@@ -456,4 +469,20 @@ fn load8(skb: *mut __sk_buff, offset: u32) -> Option<u64> {
     // SAFETY: the helper writes eight bytes, or fails.
     let result = unsafe { bpf_skb_load_bytes(skb.cast(), offset, (&raw mut word).cast(), 8) };
     if result == 0 { Some(u64::from_be(word)) } else { None }
+}
+
+/// One number for the connection, the same from both directions: the end that answers comes first.
+#[inline(always)]
+fn flow(packet: &Packet, way: Way) -> u64 {
+    let (from, to, from_port, to_port) = match way {
+        Way::Along => (&packet.source, &packet.destination, packet.source_port, packet.destination_port),
+        Way::Back => (&packet.destination, &packet.source, packet.destination_port, packet.source_port),
+    };
+    mix(address(address(0, from), to), u64::from(from_port) << 16 | u64::from(to_port))
+}
+
+#[inline(always)]
+fn address(state: u64, key: &AddressKey) -> u64 {
+    let [_, a, b, c, d] = *key;
+    mix(mix(state, u64::from(a) << 32 | u64::from(b)), u64::from(c) << 32 | u64::from(d))
 }

@@ -49,7 +49,7 @@ pub struct Bytes {
     pub skb: *mut __sk_buff,
     /// Offset of the payload in the packet.
     pub payload: u32,
-    /// Sequence number of the payload's first byte.
+    /// Sequence number of its first byte.
     pub seq: u32,
     pub chunk: *mut Chunk,
     /// What this run signs its chunk with; no other run that may be under way on this CPU has the same.
@@ -79,14 +79,13 @@ impl Window for Bytes {
 impl Payload for Bytes {
     #[inline(always)]
     fn load(&mut self, _source: u32, at: u32, len: u32) -> u32 {
-        let offset = at.wrapping_sub(self.seq);
         // SAFETY: the chunk has CHUNK bytes, and no more are asked for.
-        let result = unsafe {
+        unsafe {
             core::ptr::write_volatile(&raw mut (*self.chunk).token, self.token);
             let to = (&raw mut (*self.chunk).bytes).cast();
-            bpf_skb_load_bytes(self.skb.cast(), self.payload.wrapping_add(offset), to, within::<CHUNK>(len))
-        };
-        if result == 0 { len } else { 0 }
+            let offset = self.payload + at.wrapping_sub(self.seq);
+            if bpf_skb_load_bytes(self.skb.cast(), offset, to, within::<CHUNK>(len)) == 0 { len } else { 0 }
+        }
     }
 
     #[inline(always)]
