@@ -65,7 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         bail!("the drills need root");
     }
     setup::ensure(&[Part::Seeds], None)?;
-    if !options.short && wanted(options, "loss") {
+    if !options.short && wanted(options, "latency") {
         // In the namespace nothing can be downloaded.
         setup::ensure(&[Part::Vm], None)?;
         systems::prepare()?;
