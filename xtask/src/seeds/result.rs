@@ -120,6 +120,15 @@ impl Verdict {
         if holds { Self::Reproduced } else { Self::Refuted }
     }
 
+    /// Reproduced if both halves of a claim hold, in part if one does.
+    pub(crate) fn of_two(one: bool, other: bool) -> Self {
+        match (one, other) {
+            (true, true) => Self::Reproduced,
+            (false, false) => Self::Refuted,
+            _ => Self::Partly,
+        }
+    }
+
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Reproduced => "reproduced",
