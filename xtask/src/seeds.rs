@@ -105,6 +105,10 @@ fn inside(options: &Options) -> Result<ExitCode> {
         say::step(format!("{}: {}", system.name, system.title));
         let scene = Scene::new(system.name, options.short, options.playbook.clone())?;
         let mut section = (system.run)(&scene).with_context(|| format!("the system {}", system.name))?;
+        if let Some(why) = &section.skipped {
+            say::step(format!("{} SKIPPED: {why}", system.name));
+            continue;
+        }
         (section.name, section.title) = (system.name.to_owned(), system.title.to_owned());
         for problem in section.problems() {
             say::step(format!("{}: {problem}", system.name));

@@ -19,6 +19,9 @@ pub(crate) struct Section {
     pub(crate) counts: Vec<Count>,
     /// What to configure so that the drill passes: paragraphs of Markdown.
     pub(crate) advice: Vec<String>,
+    /// Why nothing was run, if so: such a section is not kept.
+    #[serde(skip)]
+    pub(crate) skipped: Option<String>,
 }
 
 /// Numbers in rows.
@@ -91,6 +94,11 @@ impl Section {
         drills
             .chain(counts.map(|count| format!("{}: we counted {}, {} says {}", count.what, count.ours, count.source, count.theirs)))
             .collect()
+    }
+
+    /// One of which nothing was run.
+    pub(crate) fn skip(why: &str) -> Self {
+        Self { skipped: Some(why.to_owned()), ..Self::default() }
     }
 
     /// Adds what was learnt about a claim.
