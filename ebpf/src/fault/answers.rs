@@ -90,9 +90,9 @@ pub fn see(ctx: &TcContext) {
     if packet.protocol != TCP || !packet.has_ports {
         return;
     }
-    let (side, flow) = if select::matches(packet, selected.rule, Way::Along) {
+    let (side, flow) = if select::matches(ctx, packet, selected.rule, Way::Along) {
         (side::RESPONSE, flow(packet, Way::Along))
-    } else if select::matches(packet, selected.rule, Way::Back) {
+    } else if select::matches(ctx, packet, selected.rule, Way::Back) {
         (side::REQUEST, flow(packet, Way::Back))
     } else {
         return;
