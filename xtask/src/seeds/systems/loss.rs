@@ -48,7 +48,8 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
         ..Section::default()
     };
     let found = drill(scene, &mut section)?;
-    let columns = ["timeout", "connections", "requests", "attempts", "a request", "tries predicted", "before the fault", "QPS increase <= 20%"];
+    let columns =
+        ["timeout", "connections", "requests", "attempts", "a request", "tries predicted", "before the fault", "QPS increase <= 20%"];
     let mut table = Table::new("30% loss for 300 s, three tries", &columns);
     for (cell, one) in CELLS.iter().zip(&found) {
         table.row([
