@@ -26,6 +26,8 @@ mod edges;
 
 mod health;
 
+mod page;
+
 mod schema;
 
 mod openapi;
@@ -95,7 +97,7 @@ pub fn router(app: App) -> Router {
     for operation in operations() {
         router = router.route(operation.path, operation.route);
     }
-    router
+    page::routes(router)
         .method_not_allowed_fallback(|| async {
             problem::Problem::new(Kind::MethodNotAllowed, "see /openapi.json for what can be done here")
         })

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use stormdrill_core::retry::marker::MarkerHeader;
 use stormdrill_core::units;
 
 use crate::diagnostic::Style;
@@ -12,15 +13,18 @@ use crate::exit::Exit;
 use crate::host;
 use crate::playbook_file::Override;
 
+pub mod audit;
 mod clean;
 mod doctor;
 mod observe;
 mod output;
 pub mod plan;
+pub mod predict;
 mod remote;
 mod report;
 mod run;
 mod serve;
+mod top;
 pub mod validate;
 
 /// Finds out, before production does, whether your retries turn a dependency's blip into an outage.
@@ -66,18 +70,21 @@ enum Command {
         /// As JSON.
         #[arg(long)]
         json: bool,
-        /// The daemon's Unix socket; `api.sock` in the state directory if not given.
-        #[arg(long, value_name = "FILE")]
-        socket: Option<PathBuf>,
+        #[command(flatten)]
+        server: remote::Server,
     },
     /// End one of the daemon's drills; returns when its faults are gone.
     Abort {
         /// Its id, as `status` shows it.
         #[arg(value_name = "ID")]
         id: String,
-        /// The daemon's Unix socket; `api.sock` in the state directory if not given.
-        #[arg(long, value_name = "FILE")]
-        socket: Option<PathBuf>,
+        #[command(flatten)]
+        server: remote::Server,
+    },
+    /// Look at a daemon while it happens: edges, retries, faults, drills. Keys start and end drills.
+    Top {
+        #[command(flatten)]
+        server: remote::Server,
     },
     /// Show a past result: `run --json` wrote it.
     Report {
@@ -106,6 +113,10 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Read configurations of gateways and clients, and say what one request can become. Exits 0, 1 with findings, 64 unreadable.
+    Audit(audit::Arguments),
+    /// Predict, without any traffic, what tries, failures, budgets and capacity lead to.
+    Predict(predict::Arguments),
     /// Remove what a killed drill left in the kernel.
     Clean {
         /// Also end the faults of drills that are still running, whoever runs them and wherever their state is kept.
@@ -129,6 +140,14 @@ struct Run {
     /// Override a value of the playbook: a dotted path and its new value, as `phases.fault=30s`.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<Override>,
+    /// Let a daemon carry it out: the one at this URL, or this host's. Output and exit codes are the same.
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
+    remote: Option<String>,
+    /// With --remote and no URL: the daemon's Unix socket, if it is not `api.sock` in the state directory.
+    #[arg(long, value_name = "FILE", requires = "remote")]
+    socket: Option<PathBuf>,
+    #[command(flatten)]
+    trust: remote::Trust,
 }
 
 /// `stormdrill observe`.
@@ -140,12 +159,22 @@ struct Observe {
     /// An edge of requests that leave: NAME=ADDR:PORT[/PROTO], as `db=10.0.0.5:3306`, `db=[::1]:3306`. May be given more than once.
     #[arg(long, value_name = "NAME=ADDR:PORT[/PROTO]")]
     downstream: Vec<String>,
+    /// A header of the service's own that carries an attempt number, as `X-Retry-Count`.
+    #[arg(long, value_name = "HEADER", value_parser = parse_marker)]
+    marker: Option<MarkerHeader>,
+    /// List the connections one by one in the JSON, up to 65,536 of them.
+    #[arg(long)]
+    connections: bool,
     /// Stop after this time; without it, at a signal.
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     for_: Option<Duration>,
     /// Write the totals as JSON; `-` is stdout, which is also the default.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+fn parse_marker(text: &str) -> Result<MarkerHeader, String> {
+    if MarkerHeader::is_name(text) { Ok(MarkerHeader::named(text)) } else { Err("it is no header's name".to_owned()) }
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -167,28 +196,33 @@ pub fn main() -> Exit {
     };
     // A daemon's log is read later, when it is too late to ask for more.
     crate::report::log::install(if matches!(cli.command, Command::Serve { .. }) { "info" } else { "warn" });
-    let socket = |given: Option<PathBuf>| given.unwrap_or_else(|| serve::default_socket(&cli.state_dir));
+    // Those others clean up themselves, or say more.
+    if !matches!(cli.command, Command::Clean { .. } | Command::Doctor { .. } | Command::Run(_) | Command::Serve { .. }) {
+        clean::warn(&cli.state_dir);
+    }
     match cli.command {
         Command::Run(args) => run::run(&args, &cli.state_dir),
-        Command::Validate { playbooks } => playbook_command(|out, err| validate::run(&playbooks, &[], Style::of_stderr(), out, err)),
-        Command::Plan { playbook, set } => {
-            playbook_command(|out, err| plan::run(&playbook, &set, &host::facts(), Style::of_stderr(), out, err))
-        }
+        Command::Validate { playbooks } => answer(|out, err| validate::run(&playbooks, &[], Style::of_stderr(), out, err)),
+        Command::Plan { playbook, set } => answer(|out, err| plan::run(&playbook, &set, &host::facts(), Style::of_stderr(), out, err)),
         Command::Observe(args) => observe::run(&args, &cli.state_dir),
         Command::Serve { config } => serve::run(config.as_deref(), &cli.state_dir),
-        Command::Status { json, socket: given } => remote::status(&socket(given), json),
-        Command::Abort { id, socket: given } => remote::abort(&socket(given), &id),
+        Command::Status { json, server } => remote::status(&server, &cli.state_dir, json),
+        Command::Abort { id, server } => remote::abort(&server, &cli.state_dir, &id),
+        Command::Top { server } => top::run(&server, &cli.state_dir),
         Command::Report { result, format, output } => report::report(&result, format, output.as_deref()),
         Command::Compare { before, after } => report::compare(&before, &after),
         Command::Doctor { json } => doctor::run(json, &cli.state_dir),
+        Command::Audit(args) => answer(|out, err| audit::run(&args, Style::of_stdout(), out, err)),
+        Command::Predict(args) => answer(|out, err| predict::run(&args, Style::of_stderr(), out, err)),
         Command::Clean { force } => clean::run(&cli.state_dir, force),
     }
 }
 
-/// Runs a command that says something about playbooks: a closed pipe ends it quietly.
-fn playbook_command(command: impl FnOnce(&mut dyn io::Write, &mut dyn io::Write) -> io::Result<u8>) -> Exit {
+/// Runs a command that looks at files and answers: a closed pipe ends it quietly.
+fn answer(command: impl FnOnce(&mut dyn io::Write, &mut dyn io::Write) -> io::Result<u8>) -> Exit {
     match command(&mut io::stdout().lock(), &mut io::stderr().lock()) {
         Ok(0) => Exit::Pass,
+        Ok(1) => Exit::Fail,
         Ok(_) => Exit::Usage,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Pass,
         Err(error) => {

@@ -18,11 +18,14 @@ pub mod overlap;
 
 pub mod progress;
 
+pub mod carry;
+
 pub mod drills;
 
 pub mod observing;
 
-use drills::{Busy, Carry, Drills, Host, Settings};
+use carry::{Carry, Host};
+use drills::{Busy, Drills, Settings};
 use observing::{ObserveError, Observing};
 use store::{Store, StoreError};
 

@@ -30,6 +30,8 @@ pub mod load;
 
 pub mod drill;
 
+pub mod claim;
+
 pub mod config;
 
 pub mod metrics;
@@ -38,6 +40,10 @@ pub mod daemon;
 
 pub mod notify;
 
+pub mod tls;
+
 pub mod api;
+
+pub mod client;
 
 pub mod report;

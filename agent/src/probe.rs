@@ -22,7 +22,7 @@ mod sockets;
 
 pub use error::ProbeError;
 pub use snapshot::{Health, Snapshot};
-pub use sockets::{Connection, connections};
+pub use sockets::{Connection, connections, details};
 
 /// What to observe.
 #[derive(Debug, Clone)]

@@ -17,6 +17,7 @@ async fn a_drill_is_started_looked_at_and_aborted() {
     let id = api.started(&playbook("slow", 1)).await;
     let (status, drill) = api.ask("GET", &format!("/v1/drills/{id}")).await;
     assert_eq!((status, &drill["state"], &drill["result"]), (200, &json!("running"), &Value::Null));
+    assert_eq!((&drill["edges"][0]["name"], &drill["edges"][0]["role"]), (&json!("store"), &json!("downstream")));
     assert_eq!(api.ask("GET", &format!("/v1/drills/{id}/report")).await.0, 404, "it has no result yet");
     let (status, drill) = api.ask("DELETE", &format!("/v1/drills/{id}")).await;
     assert_eq!((status, &drill["state"], &drill["reason"]), (200, &json!("aborted"), &json!("aborted through the API")));
@@ -189,6 +190,11 @@ async fn a_playbook_of_the_folder_is_started_by_name_with_overrides() {
         (json!({ "name": "../quick" }), 404),
         (json!({ "name": "/etc/passwd" }), 404),
         (json!({ "nam": "quick" }), 400),
+        (json!({}), 400),
+        (json!({ "name": "quick", "playbook": "" }), 400),
+        (json!({ "playbook": "version: 1" }), 422),
+        (json!({ "playbook": playbook("quick", 7), "set": { "phases.folt": "1s" } }), 422),
+        (json!({ "playbook": playbook("quick", 7), "set": { "phases.fault": "1s" } }), 201),
         (json!({ "name": "quick", "set": { "phases": {} } }), 400),
         (json!([]), 400),
     ] {
@@ -260,6 +266,33 @@ async fn with_a_token_it_has_to_be_known() {
         assert_eq!(ask(path, &[("authorization", "Bearer 0123456789abcdef"), ("host", "drills.example")]).await.status(), 200);
     }
     assert_eq!(ask("/healthz", &[]).await.status(), 200);
+}
+
+#[tokio::test]
+async fn the_page_is_given_to_anybody_and_lets_nothing_of_others_run() {
+    let api = Api::with("", Some("0123456789abcdef"));
+    let read = async |path: &str| {
+        let response = api.send(request("GET", path, &[], "")).await;
+        assert_eq!(response.status(), 200, "{path}");
+        let policy = response.headers()["content-security-policy"].to_str().unwrap().to_owned();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';") && !policy.contains("unsafe"), "{policy}");
+        assert_eq!(response.headers()["x-content-type-options"], "nosniff");
+        String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    };
+    let page = read("/").await;
+    assert!(!page.contains("<style") && !page.contains(" style=") && !page.contains(" onclick="), "a policy would refuse it");
+    let mut to_read: Vec<String> = page.split('"').filter(|part| part.starts_with("/page/")).map(str::to_owned).collect();
+    let mut seen = BTreeSet::new();
+    while let Some(path) = to_read.pop() {
+        if seen.insert(path.clone()) {
+            let text = read(&path).await;
+            assert!(!text.contains("innerHTML") && !text.contains("://") || text.contains("www.w3.org/2000/svg"), "{path}");
+            to_read.extend(text.split("from \"./").skip(1).map(|rest| format!("/page/{}", rest.split('"').next().unwrap())));
+        }
+    }
+    assert_eq!(seen.len(), 8, "{seen:?}");
+    assert_eq!(api.ask("GET", "/page/other.js").await.0, 401);
+    assert_eq!(api.ask("POST", "/").await.0, 405);
 }
 
 #[tokio::test]

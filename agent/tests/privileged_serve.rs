@@ -6,16 +6,19 @@
 mod lab;
 mod rig;
 
+use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use lab::{dump, in_namespace, wait_until};
+use nix::sys::signal::Signal;
 use rig::agent::{Agent, journals};
 use rig::client::ask;
 use rig::daemon::Daemon;
-use rig::json::{count, text};
+use rig::json::{count, keys, text};
 use rig::nobody::Nobody;
 use rig::playbook::Playbook;
-use rig::process::Process;
+use rig::process::{Ended, Process};
 use rig::services::{Load, Service};
 use serde_json::Value;
 
@@ -192,6 +195,91 @@ fn the_command_line_lists_and_aborts_drills_through_the_socket() {
         let second = scene.agent.run(&["serve", "--config", scene.agent.path("serve.yaml").to_str().unwrap()]);
         assert_eq!(second.code, Some(2), "a second daemon on the same socket: {second:#?}");
         assert_eq!(daemon.ask("GET", "/v1/drills").0, 200);
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_drill_that_the_daemon_carries_out_looks_like_one_that_ran_here() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let _load = Load::start(&scene.chain.address, &["--rate", "100/s", "--duration", "300s", "--timeout", "2s"]);
+        let daemon = Daemon::start(&scene.agent, "");
+        let playbook = Playbook::new(&scene.chain, &scene.store).expect("store downstream QPS <= 500").text();
+        let drill =
+            scene.agent.drill_with(&playbook, &["--remote", "--set", "phases.fault=3s", "--report", report(&scene).to_str().unwrap()]);
+        let result = drill.end();
+        assert_eq!(result.ended.code, Some(0), "{:#?}", result.ended);
+        let (remote, local) = (result.json, scene.agent.drill(&playbook).end());
+        assert_eq!(keys(&remote, ""), keys(&local.json, ""));
+        let fault = &remote["phases"].as_array().unwrap()[1];
+        let seconds = (count(fault, "/end_ns") - count(fault, "/start_ns")) / 1_000_000_000;
+        assert_eq!(seconds, 3, "the override was passed on");
+        assert!(fs::read_dir(report(&scene)).unwrap().count() == 5);
+        // Numbers differ from one drill to the next; what is said, and in which order, does not.
+        let words = |text: &str| -> Vec<String> {
+            // What was missed depends on how busy the host is.
+            let text = text.split("not seen:").next().unwrap();
+            let is_word = |word: &&str| word.chars().all(|c| c.is_ascii_alphabetic() || c == ':');
+            let mut all: Vec<String> = text.split_whitespace().filter(is_word).map(str::to_owned).collect();
+            all.dedup();
+            all
+        };
+        let heads = |ended: &Ended| -> Vec<String> {
+            ended.stderr.lines().filter(|line| !line.starts_with([' ', 'd'])).map(|line| words(line).join(" ")).collect()
+        };
+        assert_eq!(heads(&result.ended), heads(&local.ended));
+        assert_eq!(words(&result.ended.stdout), words(&local.ended.stdout));
+        daemon.stop();
+    });
+}
+
+fn report(scene: &Scene) -> PathBuf {
+    scene.agent.path("reports")
+}
+
+#[test]
+fn a_signal_ends_a_drill_on_the_daemon_and_is_waited_for() {
+    in_namespace(|| {
+        let before = dump();
+        let scene = Scene::new();
+        let token = scene.agent.path("token");
+        fs::write(&token, "a-token-of-the-test\n").unwrap();
+        let daemon = Daemon::start(&scene.agent, &format!("token_file: {}\n", token.display()));
+        let url = format!("http://{}", daemon.address);
+        let refused = scene.agent.drill_with(&scene.endless(), &["--remote", &url]).end_without_result();
+        assert_eq!(refused.code, Some(2));
+        assert!(refused.stderr.contains("Authorization"), "{refused:#?}");
+
+        let mut drill = scene.agent.drill_with(&scene.endless(), &["--remote", &url, "--token-file", token.to_str().unwrap()]);
+        drill.wait_for_phase("fault");
+        wait_until("the fault is there", || ask(&scene.store.address) == Some(503));
+        let second = scene.agent.share();
+        let second = Process::start(second.command(&["run", "--remote"]).arg(scene.agent.path("playbook.yaml"))).end();
+        assert_eq!(second.code, Some(64), "the playbook was taken for the URL: {second:#?}");
+        let second = Process::start(scene.agent.command(&["run"]).arg(scene.agent.path("playbook.yaml")).arg("--remote")).end();
+        assert_eq!(second.code, Some(2), "{second:#?}");
+        assert!(second.stderr.contains("overlapping target"), "{second:#?}");
+        drill.signal(Signal::SIGINT);
+        let result = drill.end();
+        assert_eq!(ask(&scene.store.address), Some(200));
+        assert_eq!((result.ended.code, text(&result.json, "/drill/aborted")), (Some(4), "aborted through the API"), "{:#?}", result.ended);
+        assert_eq!(dump(), before);
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_daemon_that_dies_and_comes_back_is_found_again_by_who_watches_its_drill() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let daemon = Daemon::start(&scene.agent, "");
+        let mut drill = scene.agent.drill_with(&scene.endless(), &["--remote"]);
+        drill.wait_for_phase("fault");
+        daemon.kill();
+        let daemon = Daemon::start(&scene.agent, "");
+        let ended = drill.end_without_result();
+        assert_eq!(ended.code, Some(4), "{ended:#?}");
         daemon.stop();
     });
 }

@@ -12,7 +12,7 @@ use lab::{Client, Habit, Peer, apply, arriving, dump, edge, has_no_journal, hold
 use stormdrill::fault::clean::{Force, clean};
 use stormdrill::fault::plane::Plane;
 use stormdrill_core::edge::{EdgeSpec, Role};
-use stormdrill_core::fault::{Backend, Direction, Distribution, FaultKind, FaultSpec, Members, Select};
+use stormdrill_core::fault::{Backend, Direction, Distribution, FaultKind, FaultSpec, Members, RateLimit, Select};
 
 fn delay(milliseconds: u64) -> FaultKind {
     FaultKind::Delay { time: Duration::from_millis(milliseconds), jitter: Duration::ZERO, distribution: Distribution::Uniform }
@@ -343,5 +343,47 @@ fn a_cgroups_packets_are_told_from_others_in_both_directions() {
             assert!(ping_from_group());
         }
         lab::wait_until("the test's cgroup is empty", || std::fs::remove_dir(&group).is_ok());
+    });
+}
+
+#[test]
+fn a_loss_one_way_and_a_delay_both_ways_each_have_their_own_parameters_and_counts() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        let before = dump();
+        let faults = [
+            (spec(FaultKind::Loss { share: 0.3 }, Direction::Egress), peer_edge(Some(9999))),
+            (spec(FaultKind::Rate(RateLimit { bytes_per_second: 125_000_000, overhead: 0, cell_size: 0, cell_overhead: 0 }), Direction::Ingress), peer_edge(Some(9999))),
+            (spec(delay(50), Direction::Both), peer_edge(Some(9999))),
+        ];
+        let mut prepared = Plane::new(state.path()).prepare_blocking(&faults).unwrap();
+        assert_eq!(prepared.len(), 1, "they share their netems");
+        let mut fault = prepared.remove(0).apply_blocking().unwrap();
+        let devices = ifbs();
+        assert_eq!(devices.len(), 2);
+        let trees: Vec<String> = devices.iter().map(|device| qdiscs(device)).collect();
+        assert!(trees.iter().all(|tree| tree.contains("delay 50ms")), "{trees:?}");
+        assert_eq!(trees.iter().filter(|tree| tree.contains("loss 30%")).count(), 1, "{trees:?}");
+        assert_eq!(trees.iter().filter(|tree| tree.contains("rate 1Gbit")).count(), 1, "{trees:?}");
+
+        let arrived = lab::while_renewing(&mut [&mut fault], || arriving(&peer, 3000, 9999, "10.9.0.2"));
+        assert!(is_plausible(3000 - arrived, 3000, 0.3), "{arrived} of 3000");
+        let own = std::net::UdpSocket::bind("10.9.0.1:9000").unwrap();
+        peer.run(|| {
+            let socket = std::net::UdpSocket::bind("10.9.0.2:9999").unwrap();
+            for _ in 0..100 {
+                socket.send_to(b"x", "10.9.0.1:9000").unwrap();
+            }
+        });
+        for _ in 0..100 {
+            own.recv(&mut [0; 8]).unwrap();
+        }
+        let counts: Vec<(u64, u64)> = fault.counts().unwrap().iter().map(|count| (count.selected, count.hit)).collect();
+        let lost = 3000 - arrived;
+        // In the order in which they were grouped.
+        assert_eq!(counts, [(3000, lost), (100, 100), (3100, 3100 - lost)]);
+        assert!(fault.remove_blocking().error.is_none());
+        assert_eq!(dump(), before);
     });
 }

@@ -23,6 +23,12 @@ impl Direction {
     /// All directions.
     pub const ALL: [Self; 3] = [Self::Egress, Self::Ingress, Self::Both];
 
+    /// Whether packets of this direction can be of the other.
+    #[must_use]
+    pub fn meets(self, other: Self) -> bool {
+        self == other || self == Self::Both || other == Self::Both
+    }
+
     /// The word used in playbooks and JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -58,10 +64,11 @@ impl FaultSpec {
         Self { kind, to: to.into(), direction: Direction::Egress, interface: None, select: Select::default(), tuning: Tuning::default() }
     }
 
-    /// Whether two faults select the same packets, so that one netem serves both.
+    /// Whether two faults select the same packets where their directions meet, so that one netem there serves both.
     #[must_use]
     pub fn selects_as(&self, other: &Self) -> bool {
-        (&self.to, self.direction, &self.interface, &self.select) == (&other.to, other.direction, &other.interface, &other.select)
+        let same = (&self.to, &self.interface, &self.select) == (&other.to, &other.interface, &other.select);
+        same && self.direction.meets(other.direction)
     }
 }
 
@@ -90,6 +97,17 @@ pub struct Select {
     pub members: Option<Members>,
     /// Share of the connections, in units of 2^-32; `None` for all.
     pub flows: Option<u64>,
+    /// Host names whose addresses are selected like `addresses`; resolved when the drill is planned or run.
+    pub hosts: Vec<String>,
+    /// Host names whose addresses are spared like `exclude_addresses`.
+    pub exclude_hosts: Vec<String>,
+}
+
+impl Select {
+    /// All host names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.hosts.iter().chain(&self.exclude_hosts).map(String::as_str)
+    }
 }
 
 /// A group of processes of this host. Those that they start belong to it.

@@ -23,6 +23,11 @@ impl Options {
     pub(crate) const fn release() -> Self {
         Self { debug: false, route: None }
     }
+
+    /// Unoptimised ones.
+    pub(crate) const fn debug() -> Self {
+        Self { debug: true, route: None }
+    }
 }
 
 /// The task.

@@ -13,6 +13,7 @@ mod objects;
 mod paths;
 mod route;
 mod say;
+mod seeds;
 mod setup;
 mod test;
 mod tidy;
@@ -51,6 +52,8 @@ enum Task {
     Deny,
     /// Two drills against the lab's chain of services
     Demo,
+    /// The articles' claims, tried on the real systems; writes docs/seeds.md
+    Seeds(seeds::Options),
 }
 
 fn main() -> ExitCode {
@@ -77,6 +80,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Tidy => tidy::run()?,
         Task::Deny => deny::run()?,
         Task::Demo => demo::run()?,
+        Task::Seeds(options) => return seeds::run(&options),
     }
     Ok(ExitCode::SUCCESS)
 }

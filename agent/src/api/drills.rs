@@ -7,14 +7,16 @@ use axum::response::Response;
 use axum::routing::{delete, get, post};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use stormdrill_core::fault::FaultCounts;
 use stormdrill_core::playbook::Playbook;
 use stormdrill_core::report;
 
 use super::App;
 use super::body::{self, is_yaml, media_type};
 use super::operation::{Answer, ID, JSON, Operation, Parameter, YAML};
-use super::playbooks;
 use super::problem::{Kind, Problem, internal};
+use super::{edges, playbooks};
+use crate::clock;
 use crate::daemon::store::{Record, Request};
 use crate::playbook_file::Override;
 
@@ -30,7 +32,7 @@ pub(super) fn operations() -> Vec<Operation> {
             method: "post",
             path: "/v1/drills",
             id: "startDrill",
-            summary: "Start a drill: of a playbook as YAML, or of one in the configured folder as JSON",
+            summary: "Start a drill: of a playbook as YAML; or as JSON of one in the configured folder, or of a text, with overrides",
             parameters: &[Parameter {
                 name: "Idempotency-Key",
                 place: "header",
@@ -120,17 +122,21 @@ pub(super) fn operations() -> Vec<Operation> {
 /// A drill as clients see it.
 pub(super) fn view(app: &App, record: &Record) -> Map<String, Value> {
     let live = app.daemon().drills.get(&record.id).and_then(|(_, live)| live);
-    let phase = live.and_then(|live| live.phase());
+    let now = live.as_ref().map(|live| live.now()).unwrap_or_default();
+    let edges = live.map(|live| edges::view(&live.edges, now.window.as_ref())).unwrap_or_default();
+    let fault = |(kind, counts): (&&str, &FaultCounts)| json!({ "kind": kind, "selected": counts.selected, "hit": counts.hit });
     let view = json!({
         "id": record.id,
         "playbook": record.playbook,
         "state": record.state,
-        "phase": phase.map(|(name, _)| name.as_str()),
-        "phase_seconds_left": phase.and_then(|(_, left)| left),
+        "phase": now.phase.map(|(name, _)| name.as_str()),
+        "phase_seconds_left": now.phase.and_then(|(_, until_ns)| until_ns).map(|at_ns| clock::until(at_ns).as_secs_f64()),
         "started_at": record.started_at,
         "ended_at": record.ended_at,
         "verdict": record.verdict,
         "reason": record.reason,
+        "edges": edges,
+        "faults": now.faults.iter().map(fault).collect::<Vec<_>>(),
     });
     match view {
         Value::Object(members) => members,
@@ -138,11 +144,12 @@ pub(super) fn view(app: &App, record: &Record) -> Map<String, Value> {
     }
 }
 
-/// A playbook by name.
+/// A playbook by name, or as a text, with overrides.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Named {
-    name: String,
+    name: Option<String>,
+    playbook: Option<String>,
     #[serde(default)]
     set: Map<String, Value>,
 }
@@ -155,7 +162,7 @@ async fn start(State(app): State<App>, headers: HeaderMap, body: Body) -> Result
     }
     let text = body::text(&headers, body, app.daemon().config().limits.body_bytes).await?;
     let request = key.map(|key| Request { key, digest: digest(&media, &text) });
-    let playbook = if is_yaml(&media) { playbooks::given(text)? } else { named(&app, &text)? };
+    let playbook = if is_yaml(&media) { playbooks::given(text, &[])? } else { named(&app, &text)? };
     let started = app.daemon().drills.start(playbook, request)?;
     let status = if started.is_new { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = body::json(status, &view(&app, &started.record));
@@ -181,7 +188,8 @@ fn digest(media: &str, text: &str) -> u64 {
 
 fn named(app: &App, text: &str) -> Result<Playbook, Problem> {
     let bad = |detail: String| Problem::new(Kind::BadRequest, detail);
-    let Named { name, set } = serde_json::from_str(text).map_err(|error| bad(format!("the body is not of this shape: {error}")))?;
+    let Named { name, playbook, set } =
+        serde_json::from_str(text).map_err(|error| bad(format!("the body is not of this shape: {error}")))?;
     let mut overrides = Vec::new();
     for (path, value) in set {
         let value = match value {
@@ -191,7 +199,11 @@ fn named(app: &App, text: &str) -> Result<Playbook, Problem> {
         };
         overrides.push(Override { path, value });
     }
-    playbooks::named(app.daemon().config().playbooks.as_deref(), &name, &overrides)
+    match (name, playbook) {
+        (Some(name), None) => playbooks::named(app.daemon().config().playbooks.as_deref(), &name, &overrides),
+        (None, Some(text)) => playbooks::given(text, &overrides),
+        _ => Err(bad("either `name` or `playbook` is needed, and not both".to_owned())),
+    }
 }
 
 async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, Problem> {

@@ -6,6 +6,7 @@ use axum::response::Response;
 use axum::routing::get;
 use serde_json::{Value, json};
 use stormdrill_core::edge::EdgeSpec;
+use stormdrill_core::report::json::window::WindowView;
 
 use super::App;
 use super::body;
@@ -57,19 +58,24 @@ fn observed(app: &App) -> Vec<EdgeSpec> {
 
 async fn edges(State(app): State<App>) -> Response {
     let latest = app.daemon().latest();
+    let edges = observed(&app);
+    let index = latest.as_ref().map(|window| window.index);
+    body::json(StatusCode::OK, &json!({ "edges": view(&edges, latest.as_ref()), "window_index": index }))
+}
+
+/// Edges as clients see them, each with its part of a window.
+pub(super) fn view(edges: &[EdgeSpec], window: Option<&WindowView>) -> Vec<Value> {
     let one = |edge: &EdgeSpec| {
-        let window = latest.as_ref().and_then(|window| window.edges.iter().find(|view| view.name == edge.name));
         json!({
             "name": edge.name,
             "role": edge.role.as_str(),
             "address": edge.address.map(|address| address.to_string()),
             "port": edge.ports.map(|ports| ports.to_string()),
             "protocol": edge.protocol.map(|protocol| protocol.as_str()),
-            "window": window,
+            "window": window.and_then(|window| window.edges.iter().find(|view| view.name == edge.name)),
         })
     };
-    let edges: Vec<Value> = observed(&app).iter().map(one).collect();
-    body::json(StatusCode::OK, &json!({ "edges": edges }))
+    edges.iter().map(one).collect()
 }
 
 async fn list(State(app): State<App>, RawQuery(query): RawQuery) -> Result<Response, Problem> {

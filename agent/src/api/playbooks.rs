@@ -84,7 +84,7 @@ async fn validate(State(app): State<App>, headers: HeaderMap, body: Body) -> Res
         return Err(Problem::new(Kind::UnsupportedMedia, "send a playbook as application/yaml"));
     }
     let text = body::text(&headers, body, app.daemon().config().limits.body_bytes).await?;
-    let answer = match parse(text) {
+    let answer = match parse(text, &[]) {
         Ok(playbook) => json!({
             "valid": true,
             "playbook": playbook.name,
@@ -96,13 +96,13 @@ async fn validate(State(app): State<App>, headers: HeaderMap, body: Body) -> Res
     Ok(body::json(StatusCode::OK, &answer))
 }
 
-fn parse(text: String) -> Result<Playbook, ReadError> {
-    playbook_file::parse(Path::new("request"), text, &[])
+fn parse(text: String, overrides: &[Override]) -> Result<Playbook, ReadError> {
+    playbook_file::parse(Path::new("request"), text, overrides)
 }
 
-/// The playbook that is the body.
-pub(super) fn given(text: String) -> Result<Playbook, Problem> {
-    parse(text).map_err(refused)
+/// The playbook that came with the request.
+pub(super) fn given(text: String, overrides: &[Override]) -> Result<Playbook, Problem> {
+    parse(text, overrides).map_err(refused)
 }
 
 /// The playbook of that name, with overrides.

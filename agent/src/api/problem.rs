@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
-use crate::daemon::drills::StartError;
+use crate::daemon::drills::start::StartError;
 use crate::daemon::store::StoreError;
 use crate::report::log::chain;
 

@@ -32,9 +32,9 @@ pub(super) fn all() -> Value {
             "description": "A playbook as `stormdrill run` reads it; POST /v1/playbooks/validate says what is wrong with one.",
             "required": ["version", "name", "observe", "phases"],
         },
-        "NamedPlaybook": closed(object(&[
-            ("name", json!({ "type": "string", "pattern": "^[a-z0-9-]{1,63}$" })),
-        ], &[
+        "NamedPlaybook": closed(object(&[], &[
+            ("name", json!({ "type": "string", "pattern": "^[a-z0-9-]{1,63}$", "description": "One of the configured folder. This or `playbook`." })),
+            ("playbook", json!({ "type": "string", "description": "The text of one, YAML." })),
             ("set", json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean"] } })),
         ])),
         "Drill": object(&[
@@ -47,6 +47,8 @@ pub(super) fn all() -> Value {
             ("ended_at", json!({ "type": ["string", "null"], "format": "date-time" })),
             ("verdict", json!({ "enum": ["pass", "fail", "inconclusive", "vacuous", "invalid", null] })),
             ("reason", maybe("string")),
+            ("edges", json!({ "type": "array", "items": reference("Edge"), "description": "While it runs: its edges, with their last final window." })),
+            ("faults", json!({ "type": "array", "items": reference("FaultSoFar"), "description": "While it runs: what its faults did so far." })),
         ], &[
             ("result", json!({ "type": ["object", "null"], "description": "The JSON of `stormdrill run`, once the drill has ended." })),
         ]),
@@ -66,15 +68,22 @@ pub(super) fn all() -> Value {
             ("playbook", maybe("string")),
             ("problems", json!({ "type": "array", "items": reference("PlaybookProblem") })),
         ], &[]),
+        "Edge": object(&[
+            ("name", text()),
+            ("role", json!({ "enum": ["ingress", "downstream"] })),
+            ("address", maybe("string")),
+            ("port", maybe("string")),
+            ("protocol", maybe("string")),
+            ("window", json!({ "type": ["object", "null"], "description": "As in `windows` of a result." })),
+        ], &[]),
+        "FaultSoFar": object(&[
+            ("kind", text()),
+            ("selected", json!({ "type": "integer", "minimum": 0 })),
+            ("hit", json!({ "type": "integer", "minimum": 0 })),
+        ], &[]),
         "Edges": object(&[
-            ("edges", json!({ "type": "array", "items": object(&[
-                ("name", text()),
-                ("role", json!({ "enum": ["ingress", "downstream"] })),
-                ("address", maybe("string")),
-                ("port", maybe("string")),
-                ("protocol", maybe("string")),
-                ("window", json!({ "type": ["object", "null"], "description": "As in `windows` of a result." })),
-            ], &[]) })),
+            ("edges", json!({ "type": "array", "items": reference("Edge") })),
+            ("window_index", json!({ "type": ["integer", "null"], "description": "The number of the window that `window` of each is of." })),
         ], &[]),
         "Connections": object(&[
             ("connections", json!({ "type": "array", "maxItems": 1000, "items": object(&[

@@ -1,64 +1,95 @@
-//! `stormdrill status` and `stormdrill abort`: through the daemon's Unix socket.
+//! Which daemon a command speaks to; and the two shortest such commands, `stormdrill status` and `stormdrill abort`.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use http_body_util::{BodyExt as _, Empty};
-use hyper::body::Bytes;
-use hyper::client::conn::http1;
-use hyper::{Method, Request, StatusCode};
-use hyper_util::rt::TokioIo;
+use clap::Args;
+use hyper::{Method, StatusCode};
 use serde_json::Value;
 use thiserror::Error;
-use tokio::net::UnixStream;
 
-use super::output;
+use super::{output, serve};
+use crate::client::{Answer, Client, ClientError};
 use crate::exit::Exit;
 use crate::report::log;
+
+/// Where the daemon is.
+#[derive(Debug, Args)]
+pub(super) struct Server {
+    /// The daemon's Unix socket; `api.sock` in the state directory if not given.
+    #[arg(long, value_name = "FILE", conflicts_with = "url")]
+    socket: Option<PathBuf>,
+    /// The daemon's address, instead of its socket: http://HOST:PORT or https://HOST:PORT.
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    #[command(flatten)]
+    trust: Trust,
+}
+
+/// What it takes to be let in, and to trust who answers.
+#[derive(Debug, Args)]
+pub(super) struct Trust {
+    /// Its first line is the bearer token, for an address.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// The certificate authorities to trust, PEM; the system's if not given.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+}
+
+impl Trust {
+    /// A client of the daemon at a URL or, without one, at the socket in the state directory.
+    pub(super) fn client(&self, url: Option<&str>, socket: Option<&Path>, state_dir: &Path) -> Result<Client, ClientError> {
+        match (url, socket) {
+            (Some(url), _) => Client::url(url, self.token_file.as_deref(), self.ca.as_deref()),
+            (None, Some(socket)) => Ok(Client::socket(socket)),
+            (None, None) => Ok(Client::socket(&serve::default_socket(state_dir))),
+        }
+    }
+}
+
+impl Server {
+    pub(super) fn client(&self, state_dir: &Path) -> Result<Client, ClientError> {
+        self.trust.client(self.url.as_deref(), self.socket.as_deref(), state_dir)
+    }
+}
 
 /// Why the daemon gave no answer.
 #[derive(Debug, Error)]
 enum RemoteError {
-    #[error("connect to {}: is `stormdrill serve` running?", socket.display())]
-    Connect { socket: PathBuf, source: io::Error },
     #[error("start the runtime")]
     Runtime(#[source] io::Error),
-    #[error("make the request")]
-    Request(#[source] hyper::http::Error),
-    #[error("ask the daemon")]
-    Ask(#[source] hyper::Error),
-    #[error("read the daemon's answer")]
-    Answer(#[source] serde_json::Error),
+    #[error(transparent)]
+    Client(#[from] ClientError),
 }
 
 /// Prints the drills, newest first.
-pub(super) fn status(socket: &Path, as_json: bool) -> Exit {
-    match ask(socket, Method::GET, "/v1/drills?limit=20") {
-        Ok((StatusCode::OK, answer)) => {
-            output::stdout(&if as_json { format!("{answer:#}\n") } else { table(&answer) });
+pub(super) fn status(server: &Server, state_dir: &Path, as_json: bool) -> Exit {
+    match ask(server, state_dir, Method::GET, "/v1/drills?limit=20") {
+        Ok((Answer { status: StatusCode::OK, .. }, drills)) => {
+            output::stdout(&if as_json { format!("{drills:#}\n") } else { table(&drills) });
             Exit::Pass
         }
-        Ok((_, problem)) => refused(&problem),
+        Ok((answer, _)) => refused(&answer),
         Err(error) => failed(&error),
     }
 }
 
 /// Ends a drill; returns when its faults are gone.
-pub(super) fn abort(socket: &Path, id: &str) -> Exit {
+pub(super) fn abort(server: &Server, state_dir: &Path, id: &str) -> Exit {
     if !id.chars().all(|c| c.is_ascii_alphanumeric()) {
         log::complain("a drill's id has letters and digits only; `stormdrill status` lists them");
         return Exit::Usage;
     }
-    match ask(socket, Method::DELETE, &format!("/v1/drills/{id}")) {
-        Ok((StatusCode::OK, drill)) => {
+    match ask(server, state_dir, Method::DELETE, &format!("/v1/drills/{id}")) {
+        Ok((Answer { status: StatusCode::OK, .. }, drill)) => {
             output::stdout(&line(&drill));
             if drill["state"] == "failed" { Exit::Environment } else { Exit::Pass }
         }
-        Ok((StatusCode::NOT_FOUND, problem)) => {
-            refused(&problem);
-            Exit::Usage
+        Ok((answer, _)) => {
+            let exit = refused(&answer);
+            if answer.status == StatusCode::NOT_FOUND { Exit::Usage } else { exit }
         }
-        Ok((_, problem)) => refused(&problem),
         Err(error) => failed(&error),
     }
 }
@@ -78,9 +109,8 @@ fn line(drill: &Value) -> String {
     format!("{}  {}  {}  {}{phase}{outcome}\n", text("id"), text("started_at"), text("playbook"), text("state"))
 }
 
-fn refused(problem: &Value) -> Exit {
-    let detail = problem["detail"].as_str().or(problem["title"].as_str()).unwrap_or("the daemon refused");
-    log::complain(detail);
+fn refused(answer: &Answer) -> Exit {
+    log::complain(&answer.refusal());
     Exit::Environment
 }
 
@@ -89,20 +119,9 @@ fn failed(error: &RemoteError) -> Exit {
     Exit::Environment
 }
 
-fn ask(socket: &Path, method: Method, path: &str) -> Result<(StatusCode, Value), RemoteError> {
+fn ask(server: &Server, state_dir: &Path, method: Method, path: &str) -> Result<(Answer, Value), RemoteError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(RemoteError::Runtime)?;
-    runtime.block_on(async {
-        let connected = UnixStream::connect(socket).await;
-        let stream = connected.map_err(|source| RemoteError::Connect { socket: socket.to_owned(), source })?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(RemoteError::Ask)?;
-        let connection = tokio::spawn(connection);
-        let request = Request::builder().method(method).uri(path).header("host", "localhost");
-        let request = request.body(Empty::<Bytes>::new()).map_err(RemoteError::Request)?;
-        let answer = sender.send_request(request).await.map_err(RemoteError::Ask)?;
-        let status = answer.status();
-        let body = answer.into_body().collect().await.map_err(RemoteError::Ask)?.to_bytes();
-        connection.abort();
-        let value = serde_json::from_slice(&body).map_err(RemoteError::Answer)?;
-        Ok((status, value))
-    })
+    let answer = runtime.block_on(server.client(state_dir)?.ask(method, path, None))?;
+    let value = answer.json()?;
+    Ok((answer, value))
 }

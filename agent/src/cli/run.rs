@@ -8,7 +8,6 @@ use stormdrill_core::judge::Verdict;
 use stormdrill_core::machine::End;
 use stormdrill_core::playbook::Playbook;
 use stormdrill_core::report::json;
-use stormdrill_core::result::DrillResult;
 use thiserror::Error;
 
 use super::report::Format;
@@ -19,6 +18,8 @@ use crate::exit::Exit;
 use crate::playbook_file;
 use crate::report::{log, progress};
 use crate::signals;
+
+mod remote;
 
 /// Why a drill has no result.
 #[derive(Debug, Error)]
@@ -43,6 +44,9 @@ pub(super) fn run(args: &super::Run, state_dir: &Path) -> Exit {
         log::complain(&format!("cannot write {}: {error}", path.display()));
         return Exit::Environment;
     }
+    if let Some(url) = &args.remote {
+        return remote::run(&playbook, args, Some(url.as_str()).filter(|url| !url.is_empty()), state_dir);
+    }
     match drill(&playbook, args, state_dir) {
         Ok(exit) => exit,
         Err(error) => {
@@ -58,7 +62,7 @@ fn drill(playbook: &Playbook, args: &super::Run, state_dir: &Path) -> Result<Exi
         drill::carry_out(playbook, state_dir, &host::drill_id(), signals::reasons, &mut progress)?
     };
     let verdict = result.verdict.unwrap_or(Verdict::Inconclusive);
-    deliver(&result, args)?;
+    deliver(&json::Run::of(&result), args)?;
     Ok(match end {
         End::Complete => Exit::from(verdict),
         End::Aborted(_) => Exit::Aborted,
@@ -69,18 +73,17 @@ fn drill(playbook: &Playbook, args: &super::Run, state_dir: &Path) -> Result<Exi
     })
 }
 
-fn deliver(result: &DrillResult, args: &super::Run) -> Result<(), RunError> {
-    let run = json::Run::of(result);
+fn deliver(run: &json::Run, args: &super::Run) -> Result<(), RunError> {
     if args.json.as_deref() != Some(Path::new("-")) {
-        output::stdout(&Format::Text.render(&run));
+        output::stdout(&Format::Text.render(run));
     }
     if let Some(path) = &args.json {
-        write(path, &Format::Json.render(&run))?;
+        write(path, &Format::Json.render(run))?;
     }
     if let Some(folder) = &args.report {
         fs::create_dir_all(folder).map_err(|source| RunError::Write { path: folder.clone(), source })?;
         for (format, name) in Format::FILES {
-            write(&folder.join(name), &format.render(&run))?;
+            write(&folder.join(name), &format.render(run))?;
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! What a running drill tells: to its event log, to the metrics, and to whoever asks for its phase.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stormdrill_core::edge::EdgeSpec;
 use stormdrill_core::fault::FaultCounts;
@@ -15,15 +15,39 @@ use crate::driver::Progress;
 use crate::metrics::{EdgeLabel, Metrics};
 
 /// Where a running drill is.
-#[derive(Debug, Default)]
-pub struct Live(Mutex<Option<(PhaseName, Option<u64>)>>);
+#[derive(Debug)]
+pub struct Live {
+    /// Its edges.
+    pub edges: Vec<EdgeSpec>,
+    now: Mutex<Now>,
+}
+
+/// The last that a running drill told.
+#[derive(Debug, Clone, Default)]
+pub struct Now {
+    /// The phase, and the instant at which it is planned to end.
+    pub phase: Option<(PhaseName, Option<u64>)>,
+    /// The last final window.
+    pub window: Option<WindowView>,
+    /// What its faults did so far, by kind.
+    pub faults: BTreeMap<&'static str, FaultCounts>,
+}
 
 impl Live {
-    /// The phase, and in how many seconds it is planned to end.
+    /// A drill that has told nothing yet.
     #[must_use]
-    pub fn phase(&self) -> Option<(PhaseName, Option<f64>)> {
-        let now = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        now.map(|(name, until)| (name, until.map(|at_ns| clock::until(at_ns).as_secs_f64())))
+    pub fn new(edges: &[EdgeSpec]) -> Self {
+        Self { edges: edges.to_vec(), now: Mutex::default() }
+    }
+
+    /// What it told last.
+    #[must_use]
+    pub fn now(&self) -> Now {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -31,7 +55,6 @@ impl Live {
 #[derive(Debug)]
 pub struct Reporter {
     id: String,
-    edges: Vec<EdgeSpec>,
     /// By edge; `None` for one that is counted all the time and would be counted twice.
     labels: Vec<Option<EdgeLabel>>,
     log: Arc<EventLog>,
@@ -49,7 +72,6 @@ impl Reporter {
         Self {
             id: id.to_owned(),
             labels: playbook.edges.iter().map(|edge| is_new(edge).then(|| metrics.label(edge))).collect(),
-            edges: playbook.edges.clone(),
             log,
             live,
             metrics,
@@ -67,7 +89,7 @@ impl Reporter {
 
 impl Progress for Reporter {
     fn phase(&mut self, name: PhaseName, until_ns: Option<u64>) {
-        *self.live.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((name, until_ns));
+        self.live.lock().phase = Some((name, until_ns));
         self.metrics.phase(&self.id, Some(name));
         let seconds = until_ns.map(|at_ns| clock::until(at_ns).as_secs_f64());
         self.log.push("phase", serde_json::json!({ "phase": name.as_str(), "seconds": seconds }).to_string());
@@ -76,15 +98,17 @@ impl Progress for Reporter {
     fn window(&mut self, window: &Window) {
         self.lost += window.events_lost;
         self.metrics.lost(window.events_lost);
-        for (label, edge) in self.labels.iter().zip(&window.edges) {
+        for (label, edge) in self.labels.iter_mut().zip(&window.edges) {
             if let Some(label) = label {
+                self.metrics.speaks(label, &edge.counts.recognised, &edge.protocols);
                 self.metrics.count(label, &edge.counts);
-                self.metrics.answers(label, &edge.kernel_status);
+                self.metrics.answers(label, &edge.kernel_status, edge.counts.ok, edge.counts.errors);
                 self.metrics.requests(label, edge);
             }
         }
-        let view = serde_json::to_string(&WindowView::of(window, &self.edges)).unwrap_or_default();
-        self.log.push("window", view);
+        let view = WindowView::of(window, &self.live.edges);
+        self.log.push("window", serde_json::to_string(&view).unwrap_or_default());
+        self.live.lock().window = Some(view);
     }
 
     fn note(&mut self, text: &str) {
@@ -102,6 +126,7 @@ impl Progress for Reporter {
             };
             self.metrics.fault(kind, more);
         }
+        self.live.lock().faults.clone_from(counts);
     }
 }
 

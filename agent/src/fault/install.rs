@@ -18,9 +18,11 @@ use super::hook_plan::{Carrier, HookPlan};
 use super::journal::{self, Journal, JournalError, Record};
 use super::link::{self, Link};
 use super::name::{Clsact, NETEM_HANDLE, Name, Owner, PRIORITY_HTTP_STATUS};
+use super::namespace;
 use super::netlink::{Netlink, NetlinkError};
 use super::object::{Object, ObjectError};
 use super::qdisc::{self, Hooks, Qdisc};
+use super::tally::Tally;
 
 /// How long delayed packets may take to leave the ifb before it is deleted with them.
 const LONGEST_DRAIN: Duration = Duration::from_secs(3);
@@ -54,6 +56,14 @@ pub enum InstallError {
     NoEgressHook {
         /// The interface.
         interface: String,
+    },
+    /// Another network namespace cannot be entered.
+    #[error("enter the network namespace {namespace}")]
+    Namespace {
+        /// Its inode.
+        namespace: u64,
+        /// Why.
+        source: io::Error,
     },
     /// Something of ours is still there after its removal.
     #[error("{name} is still on {interface} after its removal")]
@@ -117,6 +127,7 @@ impl Installed {
             name,
             owner,
             namespace: journal::namespace()?,
+            pid_namespace: namespace::own_pid().unwrap_or(0),
             interface: plan.link.name.clone(),
             place: Place { interface: plan.link.index, hook, priority, handle: name.handle() },
             clsact,
@@ -181,15 +192,31 @@ impl Installed {
     }
 
     /// What the classifier counted; nothing if another hook tells it.
-    pub(crate) fn stats(&self) -> Result<FaultStats, ObjectError> {
+    fn stats(&self) -> Result<FaultStats, ObjectError> {
         if self.is_second {
             return Ok(FaultStats::default());
         }
         self.object().stats()
     }
 
+    /// What was counted on this hook.
+    pub(crate) fn tally(&mut self) -> Result<Tally, InstallError> {
+        let stats = self.stats()?;
+        let mut tally = Tally { selected: stats.selected, hit: stats.hit, ..Tally::default() };
+        if let Some(netem) = self.netem()? {
+            (tally.dropped, tally.passed) = (netem.dropped, netem.passed);
+            tally.overflowed = self.overflowed()?;
+        }
+        Ok(tally)
+    }
+
+    /// Where it is.
+    pub(crate) const fn hook(&self) -> Hook {
+        self.record.place.hook
+    }
+
     /// Our netem's counters; `None` where there is none.
-    pub(crate) fn netem(&mut self) -> Result<Option<Qdisc>, NetlinkError> {
+    fn netem(&mut self) -> Result<Option<Qdisc>, NetlinkError> {
         match &self.ifb {
             None => Ok(None),
             Some(ifb) => Ok(qdisc::list(&mut self.netlink, ifb.index)?.into_iter().find(|qdisc| qdisc.handle == NETEM_HANDLE)),
@@ -197,7 +224,7 @@ impl Installed {
     }
 
     /// Packets that found no room in the ifb's queue, as the redirect saw it: what netem loses on purpose it reports as sent.
-    pub(crate) fn overflowed(&mut self) -> Result<u64, NetlinkError> {
+    fn overflowed(&mut self) -> Result<u64, NetlinkError> {
         if self.ifb.is_none() {
             return Ok(0);
         }
@@ -210,7 +237,11 @@ impl Installed {
     pub(crate) fn stop(&mut self) -> Result<(), InstallError> {
         // Even if the map cannot be written, the filter goes.
         let _ = self.object().lease_until(0);
-        Ok(filter::delete(&mut self.netlink, self.record.place)?)
+        // By its name, not by its place alone: where ours was refused because the place was taken, the other's stays.
+        if is_there(&mut self.netlink, &self.record)? {
+            filter::delete(&mut self.netlink, self.record.place)?;
+        }
+        Ok(())
     }
 
     /// Waits until delayed packets have left the ifb, for as long as they can take.

@@ -12,6 +12,7 @@ use aya::maps::{HashMap, MapData};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddr};
 use stormdrill_core::edge::EdgeSpec;
+use stormdrill_core::report::json::connection::Kernel;
 use stormdrill_wire::abi::{Rules, role};
 
 use super::{ProbeError, rules};
@@ -73,12 +74,23 @@ pub fn connections(edges: &[EdgeSpec]) -> Result<Vec<Connection>, ProbeError> {
     Ok(sockets.iter().filter(|socket| socket.state == ESTABLISHED).filter_map(of).collect())
 }
 
+/// What the kernel knows of each connection of this thread's network namespace, by socket cookie.
+///
+/// # Errors
+/// When the kernel does not list its sockets.
+pub fn details() -> Result<std::collections::HashMap<u64, Kernel>, ProbeError> {
+    let mut sockets = dump(AF_INET).map_err(ProbeError::Sockets)?;
+    sockets.extend(dump(AF_INET6).map_err(ProbeError::Sockets)?);
+    Ok(sockets.iter().filter_map(|socket| Some((socket.cookie, socket.kernel?))).collect())
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Open {
     state: u8,
     cookie: u64,
     local: SocketAddr,
     peer: SocketAddr,
+    kernel: Option<Kernel>,
 }
 
 impl Open {
@@ -100,7 +112,30 @@ impl Open {
             local: SocketAddr::new(address(8)?, port(4)?),
             peer: SocketAddr::new(address(24)?, port(6)?),
             cookie: word(44)? | word(48)? << 32,
+            kernel: message.get(INET_DIAG_MSG..).and_then(tcp_info),
         })
+    }
+}
+
+/// Bytes of an `inet_diag_msg`; attributes follow.
+const INET_DIAG_MSG: usize = 72;
+/// The attribute that is a `tcp_info`.
+const INET_DIAG_INFO: u16 = 2;
+
+/// Round-trip time and retransmissions from the `tcp_info` among the attributes.
+fn tcp_info(attributes: &[u8]) -> Option<Kernel> {
+    const RTT: usize = 68;
+    const TOTAL_RETRANS: usize = 100;
+    let mut rest = attributes;
+    loop {
+        let (header, _) = rest.split_at_checked(4)?;
+        let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
+        let value = rest.get(4..length)?;
+        if u16::from_ne_bytes([header[2], header[3]]) == INET_DIAG_INFO {
+            let word = |at| Some(u64::from(u32::from_ne_bytes(value.get(at..at + 4)?.try_into().ok()?)));
+            return Some(Kernel { retransmits: word(TOTAL_RETRANS)?, rtt_us: word(RTT)? });
+        }
+        rest = rest.get(length.next_multiple_of(4)..)?;
     }
 }
 
@@ -116,6 +151,8 @@ fn request(family: u8) -> [u8; 72] {
     message[6..8].copy_from_slice(&NLM_F_REQUEST_DUMP.to_ne_bytes());
     message[16] = family;
     message[17] = IPPROTO_TCP;
+    // With each socket's `tcp_info`.
+    message[18] = 1 << (INET_DIAG_INFO - 1);
     // All states.
     message[20..24].copy_from_slice(&u32::MAX.to_ne_bytes());
     message

@@ -121,6 +121,11 @@ impl Drill {
         self.process.wait_for(&format!("{phase}:"));
     }
 
+    /// Waits until a window of a phase is final.
+    pub(crate) fn wait_for_window_of(&mut self, phase: &str) {
+        self.process.wait_for(&format!("  {phase} "));
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         self.process.signal(signal);
     }

@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 use stormdrill::api::{self, App};
 use stormdrill::daemon::Daemon;
-use stormdrill::daemon::drills::Carry;
+use stormdrill::daemon::carry::Carry;
 use stormdrill::drill::{Carried, DrillError};
 use stormdrill::driver::Progress;
 use stormdrill_core::judge::Verdict;
@@ -55,7 +55,7 @@ impl Carry for Pretended {
             faults: Vec::new(),
             edges: playbook.edges.clone(),
             windows: Vec::new(),
-            quality: DataQuality { events_lost: 0, sampling: 1.0, unknown_role_connections: 0, unparsed_connections: 0 },
+            quality: DataQuality { events_lost: 0, sampling: 1.0, unknown_role_connections: 0, unparsed_connections: 0, missed: Default::default() },
         };
         Ok(Carried { end, result })
     }

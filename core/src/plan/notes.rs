@@ -1,12 +1,19 @@
 //! Side effects of a fault that a reader may not expect.
 
+use crate::edge::{EdgeSpec, Role};
 use crate::fault::model::{LossModel, correlated_share};
 use crate::fault::{Backend, FaultKind, FaultSpec, Requests};
 use crate::units::share;
 
 /// The notes of one fault.
-pub(super) fn of(spec: &FaultSpec, backend: Backend) -> Vec<String> {
+pub(super) fn of(spec: &FaultSpec, edge: Option<&EdgeSpec>, backend: Backend) -> Vec<String> {
     let mut notes = Vec::new();
+    if let Some(edge) = edge.filter(|edge| edge.role == Role::Ingress) {
+        notes.push(format!(
+            "{0}'s own success, goodput and latency do not show it, and are not judged: the callers are beyond it; judge it at their edge",
+            edge.name
+        ));
+    }
     match &spec.kind {
         FaultKind::Delay { jitter, .. } if !jitter.is_zero() => {
             notes.push("jitter lets packets overtake each other; TCP may send some again, which are no retries".to_owned());

@@ -10,7 +10,7 @@ use aya_ebpf::{
     helpers::generated::{bpf_ktime_get_ns, bpf_ringbuf_output, bpf_skb_load_bytes},
 };
 use stormdrill_wire::{
-    abi::{Addresses, EventHeader, health, kind, role},
+    abi::{Addresses, EventHeader, health, kind, protocol, role},
     conn::{Book, Conn, Head, side},
     flow::{Flow, Place},
     http1::{Body, Machine},
@@ -224,7 +224,8 @@ unsafe fn send(early: *mut Early, book: *const Book, sender: &Sender, requests: 
         if whole > CAPTURE as u32 {
             (*header).flags |= EventHeader::TRUNCATED;
         }
-        (*header).reserved = 0;
+        (*header).protocol = protocol::HTTP1;
+        (*header).reserved = [0; 3];
         let size = size_of::<EventHeader>() as u64 + within::<CAPTURE>(len) as u64;
         let sent =
             bpf_ringbuf_output((&raw const EVENTS).cast_mut().cast(), (&raw mut (*early).record).cast(), size, BPF_RB_NO_WAKEUP as u64);

@@ -5,7 +5,7 @@ use aya_ebpf::{
     helpers::{bpf_ktime_get_ns, generated::bpf_skb_load_bytes},
 };
 use stormdrill_wire::{
-    abi::{Addresses, EdgeCounters, EventHeader, HEAD_CAPTURE, REQUEST_CAPTURE, RESPONSE_CAPTURE, health, kind},
+    abi::{Addresses, EdgeCounters, EventHeader, HEAD_CAPTURE, REQUEST_CAPTURE, RESPONSE_CAPTURE, health, kind, protocol},
     conn::Book,
     read::Piece,
 };
@@ -59,7 +59,8 @@ impl Sender {
             (*to).role = (*book).role;
             (*to).kind = subject.kind;
             (*to).flags = subject.flags;
-            (*to).reserved = 0;
+            (*to).protocol = protocol::HTTP1;
+            (*to).reserved = [0; 3];
         }
     }
 

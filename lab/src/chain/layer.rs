@@ -10,14 +10,14 @@ use hyper::header::{HeaderMap, HeaderValue};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Response, StatusCode};
 
-use super::Deadlines;
+use super::{ChainConfig, Deadlines};
 use super::report::LayerReport;
 use crate::caller::{Call, Caller, CallerConfig, Outcome};
 use crate::clock::Clock;
 use crate::counts::{Arrival, Counter, StatusCounts};
 use crate::headers;
 use crate::policy::deadline::Deadline;
-use crate::pool::{Pool, Reuse};
+use crate::pool::Pool;
 use crate::service::{Handler, Listening, ServiceError, read_body};
 
 /// A layer opens as many connections as it has calls under way; the file descriptors are the limit.
@@ -45,12 +45,12 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    pub(super) fn new(name: &str, next: SocketAddr, config: CallerConfig, deadlines: Deadlines, clock: Clock) -> Self {
+    pub(super) fn new(name: &str, next: SocketAddr, caller: CallerConfig, chain: &ChainConfig, clock: Clock) -> Self {
         // An address is always a valid header value.
         let host = HeaderValue::from_str(&next.to_string()).unwrap_or(HeaderValue::from_static("next"));
-        let caller = Caller::new(config, Pool::new(next, Reuse::KeepAlive, CONNECTIONS), host, clock);
+        let caller = Caller::new(caller, Pool::new(next, chain.reuse, CONNECTIONS), host, clock);
         let tag = format!("{name}-{:08x}", fastrand::u32(..));
-        Self { name: name.to_owned(), caller, deadlines, clock, tag, made_ids: Counter::default(), counts: Counts::default() }
+        Self { name: name.to_owned(), caller, deadlines: chain.deadlines, clock, tag, made_ids: Counter::default(), counts: Counts::default() }
     }
 
     fn call(&self, head: &hyper::http::request::Parts, body: Bytes, deadline: Option<Deadline>) -> Call {
