@@ -26,6 +26,8 @@ pub mod selection;
 
 pub mod members;
 
+pub mod elsewhere;
+
 pub mod host;
 
 pub mod own_ports;

@@ -1,5 +1,6 @@
 //! What a playbook asks to inject, and what came of it.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::edge::{Cidr, PortRange};
@@ -51,6 +52,8 @@ pub struct FaultSpec {
     pub direction: Direction,
     /// Interface name; `None` takes it from the route to the target.
     pub interface: Option<String>,
+    /// The network namespace whose interfaces are meant; `None` for stormdrill's own.
+    pub netns: Option<NetNs>,
     /// Which of the edge's packets, beyond the edge itself.
     pub select: Select,
     /// What netem is told beside the fault itself.
@@ -61,14 +64,35 @@ impl FaultSpec {
     /// A fault on what leaves for an edge, with nothing special about it.
     #[must_use]
     pub fn new(kind: FaultKind, to: impl Into<String>) -> Self {
-        Self { kind, to: to.into(), direction: Direction::Egress, interface: None, select: Select::default(), tuning: Tuning::default() }
+        Self { kind, to: to.into(), direction: Direction::Egress, interface: None, netns: None, select: Select::default(), tuning: Tuning::default() }
     }
 
     /// Whether two faults select the same packets where their directions meet, so that one netem there serves both.
     #[must_use]
     pub fn selects_as(&self, other: &Self) -> bool {
-        let same = (&self.to, &self.interface, &self.select) == (&other.to, &other.interface, &other.select);
+        let same = (&self.to, &self.interface, &self.netns, &self.select) == (&other.to, &other.interface, &other.netns, &other.select);
         same && self.direction.meets(other.direction)
+    }
+}
+
+/// A network namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NetNs {
+    /// The one that a process is in.
+    Pid(u32),
+    /// The one that a container is in: its id, or the first twelve digits of it or more.
+    Container(String),
+    /// The one that is mounted there, as `ip netns` does below `/run/netns`.
+    Path(String),
+}
+
+impl fmt::Display for NetNs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pid(pid) => write!(f, "the network namespace of process {pid}"),
+            Self::Container(id) => write!(f, "the network namespace of container {id}"),
+            Self::Path(path) => write!(f, "the network namespace {path}"),
+        }
     }
 }
 
@@ -120,6 +144,9 @@ pub enum Members {
     /// The cgroup that a process is in.
     Pid(u32),
 }
+
+/// Codes that can be written over an HTTP/2 answer's: those that are one byte on the wire, of answers that may have a body.
+pub const HTTP2_STATUSES: [u16; 5] = [200, 206, 400, 404, 500];
 
 /// HTTP/1 requests by their first line. The default is all requests, of HTTP/2 too.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

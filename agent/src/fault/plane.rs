@@ -19,6 +19,7 @@ use crate::clock::monotonic_ns;
 use super::capability::Refusal;
 use super::connect::{Connect, ConnectError, ConnectPlan};
 use super::distribution_file::TableError;
+use super::elsewhere::{ElsewhereError, Site};
 use super::hook_plan::{Carrier, HookPlan};
 use super::host::{self, HostError};
 use super::install::{InstallError, Installed};
@@ -87,6 +88,9 @@ pub enum FaultError {
     /// A delay's distribution table.
     #[error(transparent)]
     Table(#[from] TableError),
+    /// Another network namespace cannot be entered.
+    #[error(transparent)]
+    Elsewhere(#[from] ElsewhereError),
     /// A host name in the selection.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -115,6 +119,7 @@ pub struct Prepared {
     backend: Backend,
     hooks: Vec<HookPlan>,
     connect: Option<ConnectPlan>,
+    site: Site,
     state_dir: PathBuf,
 }
 
@@ -167,7 +172,12 @@ impl Plane {
             others.push((joined, edge));
             groups = others;
         }
-        groups.into_iter().map(|(specs, edge)| self.prepare_group(specs, edge)).collect()
+        let prepared = groups.into_iter().map(|(specs, edge)| {
+            let site = Site::open(specs.first().and_then(|spec| spec.netns.as_ref()))?;
+            let prepared = site.inside(|| self.prepare_group(specs, edge))??;
+            Ok(Prepared { site, ..prepared })
+        });
+        prepared.collect()
     }
 
     /// [`Plane::prepare_blocking`] on a blocking thread of the runtime.
@@ -192,7 +202,7 @@ impl Plane {
         if let FaultKind::Refuse { share } = first.kind {
             let cgroup = first.select.members.as_ref().map(|members| members::directory(members, &self.state_dir)).transpose()?;
             let connect = Some(ConnectPlan::new(edge, &select, threshold(share), cgroup));
-            return Ok(Prepared { specs, backend: Backend::CgroupConnect, hooks: Vec::new(), connect, state_dir: self.state_dir.clone() });
+            return Ok(Prepared { specs, backend: Backend::CgroupConnect, hooks: Vec::new(), connect, site: Site::default(), state_dir: self.state_dir.clone() });
         }
         let links = interface::resolve(&mut Netlink::open().map_err(InterfaceError::from)?, edge, first.interface.as_deref())?;
         let backend = backend(&specs)?;
@@ -216,7 +226,7 @@ impl Plane {
                 hooks.push(HookPlan { link, hook, also, selection, carrier, cgroup, why });
             }
         }
-        Ok(Prepared { specs, backend, hooks, connect: None, state_dir: self.state_dir.clone() })
+        Ok(Prepared { specs, backend, hooks, connect: None, site: Site::default(), state_dir: self.state_dir.clone() })
     }
 }
 
@@ -262,7 +272,7 @@ impl Prepared {
     pub fn apply_blocking(self) -> Result<Applied, FaultError> {
         let mut hooks = Vec::new();
         for plan in &self.hooks {
-            hooks.extend(Installed::build(&self.state_dir, plan)?);
+            hooks.extend(self.site.inside(|| Installed::build(&self.state_dir, plan))??);
         }
         let connect = self.connect.map(|plan| Connect::attach(&plan, &self.state_dir)).transpose()?;
         let mut applied = Applied { specs: self.specs, backend: self.backend, hooks, connect, applied_ns: 0 };

@@ -52,7 +52,7 @@ fn meet_in_requests(a: &Requests, b: &Requests) -> bool {
 
 fn shares_a_hook(a: &FaultSpec, b: &FaultSpec) -> bool {
     let interface = a.interface == b.interface || a.interface.is_none() || b.interface.is_none();
-    a.direction.meets(b.direction) && interface
+    a.direction.meets(b.direction) && interface && a.netns == b.netns
 }
 
 /// Whether a packet can be in both selections. An exclusion that covers the other's whole selection parts them.
