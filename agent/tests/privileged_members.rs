@@ -429,8 +429,9 @@ fn a_fault_in_another_network_namespace_works_there_and_clean_finds_what_a_kille
         let peer = Peer::new();
         let state = tempfile::tempdir().unwrap();
         let sleeper = peer.run(|| Sleeper(Command::new("sleep").arg("600").spawn().unwrap()));
-        let (pid, here) = (sleeper.0.id(), dump());
-        let there = peer.run(dump);
+        let pid = sleeper.0.id();
+        lab::wait_until("carriers settle", || !dump().contains("NO-CARRIER") && !peer.run(dump).contains("NO-CARRIER"));
+        let (here, there) = (dump(), peer.run(dump));
         let path = format!("/proc/{pid}/ns/net");
         for netns in [NetNs::Pid(pid), NetNs::Path(path)] {
             // Towards us, from over there.
@@ -450,9 +451,7 @@ fn a_fault_in_another_network_namespace_works_there_and_clean_finds_what_a_kille
         // The journal says in which namespace, and `clean` goes there.
         let state_dir = state.path().to_owned();
         let holder = peer.run(move || lab::hold(&state_dir, lab::Habit::Renew));
-        lab::wait_until("the fault is in", || {
-            peer.run(dump).contains("stormdrill:sd")
-        });
+        lab::wait_until("the fault is in", || peer.run(dump).contains("stormdrill:sd"));
         lab::kill(holder);
         let report = clean(state.path(), Force::No).unwrap();
         assert!(report.is_clean() && report.removed.len() == 1, "{report:?}");

@@ -113,11 +113,11 @@ pub fn matches(ctx: &TcContext, packet: &Packet, rule: &FaultRule, way: Way) -> 
     let is_source = (flags & (BY_SOURCE_PORT | BY_SOURCE_ADDRESS) != 0) == (way == Way::Along);
     let (near, far) = if is_source { (&packet.source, &packet.destination) } else { (&packet.destination, &packet.source) };
     if flags & (BY_SOURCE_ADDRESS | BY_DESTINATION_ADDRESS) != 0
-        && !maps::address(near).map_or(flags & UNLISTED_ADDRESS_SELECTED != 0, |value| value == ADDRESS_INCLUDED)
+        && !maps::known_address(near).map_or(flags & UNLISTED_ADDRESS_SELECTED != 0, |value| value == ADDRESS_INCLUDED)
     {
         return false;
     }
-    if flags & BY_PEER_ADDRESS != 0 && !maps::peer(far).map_or(flags & UNLISTED_PEER_SELECTED != 0, |value| value == ADDRESS_INCLUDED) {
+    if flags & BY_PEER_ADDRESS != 0 && !maps::known_peer(far).map_or(flags & UNLISTED_PEER_SELECTED != 0, |value| value == ADDRESS_INCLUDED) {
         return false;
     }
     if flags & (BY_FLOW | MEMBERS_SEND | MEMBERS_RECEIVE) == 0 {
