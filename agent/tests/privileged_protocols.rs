@@ -149,7 +149,8 @@ fn a_serialization_failure_is_retried_and_a_mistake_is_not() {
         let (uid, gid) = (id("-u"), id("-g"));
         std::os::unix::fs::chown(dir.path(), Some(uid), Some(gid)).unwrap();
         let data = dir.path().join("data");
-        let made = Command::new(bin.join("initdb")).args(["-A", "trust", "-D"]).arg(&data).uid(uid).gid(gid).current_dir("/").output().unwrap();
+        let made =
+            Command::new(bin.join("initdb")).args(["-A", "trust", "-D"]).arg(&data).uid(uid).gid(gid).current_dir("/").output().unwrap();
         assert!(made.status.success(), "{made:?}");
         let mut command = Command::new(bin.join("postgres"));
         command.arg("-D").arg(&data).args(["-p", &port.to_string(), "-k"]).arg(dir.path()).uid(uid).gid(gid).current_dir("/");
