@@ -110,11 +110,13 @@ fn inside(options: &Options) -> Result<ExitCode> {
             continue;
         }
         (section.name, section.title) = (system.name.to_owned(), system.title.to_owned());
-        for problem in section.problems() {
+        let problems = section.problems();
+        for problem in &problems {
             say::step(format!("{}: {problem}", system.name));
             wrong.push(format!("{}: {problem}", system.name));
         }
-        save(&section, partial)?;
+        // A run that went wrong does not take the place of one that went well.
+        save(&section, partial || !problems.is_empty())?;
     }
     if !partial {
         render::page()?;

@@ -29,7 +29,6 @@ struct Found {
     asked: u64,
     called: u64,
     before: f64,
-    line: String,
 }
 
 /// The drills.
@@ -48,8 +47,7 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
         ..Section::default()
     };
     let found = drill(scene, &mut section)?;
-    let columns =
-        ["timeout", "connections", "requests", "attempts", "a request", "tries predicted", "before the fault", "QPS increase <= 20%"];
+    let columns = ["timeout", "connections", "requests", "attempts", "a request", "tries predicted", "before the fault"];
     let mut table = Table::new("30% loss for 300 s, three tries", &columns);
     for (cell, one) in CELLS.iter().zip(&found) {
         table.row([
@@ -60,7 +58,6 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
             format!("{:.3}", one.ratio()),
             format!("{:.3}", cell.predicted),
             format!("{:.3}", one.before),
-            one.line.clone(),
         ]);
     }
     section.tables.push(table);
@@ -96,8 +93,7 @@ fn drill(scene: &Scene, section: &mut Section) -> Result<Vec<Found>> {
         playbook = playbook
             .ingress(&web, chain.port)
             .downstream(&edge, store.port)
-            .fault(&format!("{{loss: 30%, to: {edge}, direction: ingress}}"))
-            .expect(&format!("{edge} downstream QPS increase <= 20%"));
+            .fault(&format!("{{loss: 30%, to: {edge}, direction: ingress}}"));
         loads.push(scene.load(chain.port, &["--rate", "15/s", "--duration", "900s", "--timeout", "20s", "--unique-path", "on"])?);
         services.extend([store, chain]);
     }
@@ -124,8 +120,7 @@ fn drill(scene: &Scene, section: &mut Section) -> Result<Vec<Found>> {
             Ok((outcome.requests(&format!("web{number}"), phase)?, outcome.requests(&format!("store{number}"), phase)?))
         };
         let ((asked, called), (asked_before, called_before)) = (ratio("fault")?, ratio("baseline")?);
-        let line = outcome.json["expectations"][number]["verdict"].as_str().unwrap_or("-").to_owned();
-        found.push(Found { asked, called, before: called_before as f64 / asked_before.max(1) as f64, line });
+        found.push(Found { asked, called, before: called_before as f64 / asked_before.max(1) as f64 });
     }
     Ok(found)
 }
