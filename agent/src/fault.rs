@@ -24,6 +24,8 @@ pub mod connect;
 
 pub mod selection;
 
+pub mod members;
+
 pub mod interface;
 
 mod hook_plan;

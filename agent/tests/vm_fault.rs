@@ -12,7 +12,7 @@ use lab::{Client, Habit, Peer, apply, arriving, dump, edge, has_no_journal, hold
 use stormdrill::fault::clean::{Force, clean};
 use stormdrill::fault::plane::Plane;
 use stormdrill_core::edge::{EdgeSpec, Role};
-use stormdrill_core::fault::{Backend, Direction, Distribution, FaultKind};
+use stormdrill_core::fault::{Backend, Direction, Distribution, FaultKind, FaultSpec, Members, Select};
 
 fn delay(milliseconds: u64) -> FaultKind {
     FaultKind::Delay { time: Duration::from_millis(milliseconds), jitter: Duration::ZERO, distribution: Distribution::Uniform }
@@ -315,5 +315,33 @@ fn whenever_the_agent_is_killed_clean_leaves_the_tables_as_they_were() {
     in_namespace(|| {
         let _peer = Peer::new();
         lab::survives_kills(4);
+    });
+}
+
+#[test]
+fn a_cgroups_packets_are_told_from_others_in_both_directions() {
+    in_namespace(|| {
+        let _peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        let root = stormdrill::cgroup::find_or_mount(state.path()).unwrap();
+        let name = format!("stormdrill-test-{}", std::process::id());
+        let group = root.join(&name);
+        std::fs::create_dir(&group).unwrap();
+        let procs = group.join("cgroup.procs");
+        let ping_from_group = || {
+            let line = format!("echo $$ > {} && exec ping -c 1 -W 1 10.9.0.2", procs.display());
+            std::process::Command::new("sh").args(["-c", &line]).output().unwrap().status.success()
+        };
+        assert!(ping_from_group());
+        for direction in [Direction::Egress, Direction::Ingress] {
+            let select = Select { members: Some(Members::Cgroup(name.clone())), ..Select::default() };
+            let spec = FaultSpec { direction, select, ..FaultSpec::new(FaultKind::Loss { share: 1.0 }, "store") };
+            let fault = Plane::new(state.path()).prepare_blocking(&[(spec, peer_edge(None))]).unwrap().remove(0).apply_blocking().unwrap();
+            assert!(!ping_from_group(), "{direction:?}");
+            assert!(run("ping", &["-c", "1", "-W", "1", "10.9.0.2"]).contains("1 received"), "{direction:?}");
+            assert!(fault.remove_blocking().error.is_none());
+            assert!(ping_from_group());
+        }
+        lab::wait_until("the test's cgroup is empty", || std::fs::remove_dir(&group).is_ok());
     });
 }

@@ -82,6 +82,25 @@ pub struct Select {
     pub include_management: bool,
     /// The requests whose answers are meant; only with `http_status`.
     pub requests: Requests,
+    /// Networks of the callers of an ingress edge; empty for all.
+    pub peers: Vec<Cidr>,
+    /// Networks of callers that are spared, whatever includes them.
+    pub exclude_peers: Vec<Cidr>,
+    /// Whose sockets' traffic on this host is meant; `None` for everybody's.
+    pub members: Option<Members>,
+    /// Share of the connections, in units of 2^-32; `None` for all.
+    pub flows: Option<u64>,
+}
+
+/// A group of processes of this host. Those that they start belong to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Members {
+    /// A cgroup with its descendants: a path below the cgroup2 root.
+    Cgroup(String),
+    /// A container: its id, or the first twelve digits of it or more.
+    Container(String),
+    /// The cgroup that a process is in.
+    Pid(u32),
 }
 
 /// HTTP/1 requests by their first line. The default is all requests, of HTTP/2 too.

@@ -104,7 +104,15 @@ impl RetryPolicy {
     /// Retries at once and without limit until `tries` attempts are spent.
     #[must_use]
     pub fn naive(tries: u32) -> Self {
-        Self { tries, backoff: None, budget: None, methods: Methods::All, on: RetryOn::Failures, retry_after: RetryAfter::Ignored, breaker: None }
+        Self {
+            tries,
+            backoff: None,
+            budget: None,
+            methods: Methods::All,
+            on: RetryOn::Failures,
+            retry_after: RetryAfter::Ignored,
+            breaker: None,
+        }
     }
 
     /// Never retries.

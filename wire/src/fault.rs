@@ -32,6 +32,17 @@ pub const MANAGEMENT_SELECTED: u32 = 1 << 5;
 /// A packet without ports is selected although the rule asks for ports: it has exclusions only.
 pub const PORTLESS_SELECTED: u32 = 1 << 6;
 
+/// The other end's address is looked up as well.
+pub const BY_PEER_ADDRESS: u32 = 1 << 7;
+/// The other end's address is selected although no prefix covers it: there are exclusions only.
+pub const UNLISTED_PEER_SELECTED: u32 = 1 << 8;
+/// Only packets that a socket of the cgroup sends.
+pub const MEMBERS_SEND: u32 = 1 << 9;
+/// Only packets of connections on which a socket of the cgroup has sent something: those that arrive have no socket yet.
+pub const MEMBERS_RECEIVE: u32 = 1 << 10;
+/// A share of the connections is selected.
+pub const BY_FLOW: u32 = 1 << 11;
+
 /// Value of an address prefix: packets that it covers are left alone.
 pub const ADDRESS_EXCLUDED: u8 = 0;
 /// Value of an address prefix: packets that it covers are selected.
@@ -57,6 +68,10 @@ pub struct FaultRule {
     pub status: [u8; 4],
     /// The byte that is written over the status of an HTTP/2 response; 0 leaves those alone.
     pub http2_status: u32,
+    /// With [`BY_FLOW`], a connection is selected when a 32-bit hash of it is below this.
+    pub flow_threshold: u64,
+    /// Seed of that hash.
+    pub flow_seed: u64,
 }
 
 /// What a program counted on one CPU.
@@ -135,7 +150,7 @@ pub const fn draw(seed: u64, flow: u64, sequence: u32) -> u32 {
 }
 
 const _: () = {
-    assert!(size_of::<FaultRule>() == 40);
+    assert!(size_of::<FaultRule>() == 56);
     assert!(core::mem::offset_of!(FaultRule, flags) == 16);
     assert!(core::mem::offset_of!(FaultRule, status) == 32);
     assert!(size_of::<FaultStats>() == 40);

@@ -65,7 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         bail!("the drills need root");
     }
     setup::ensure(&[Part::Seeds], None)?;
-    if options.only.is_empty() || options.only.iter().any(|name| name == "loss") {
+    if !options.short && wanted(options, "loss") {
         // In the namespace nothing can be downloaded.
         setup::ensure(&[Part::Vm], None)?;
         systems::prepare()?;
@@ -80,6 +80,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Whether a system is to be run.
+fn wanted(options: &Options, name: &str) -> bool {
+    match &options.playbook {
+        Some(_) => name == "playbooks",
+        None => options.only.is_empty() || options.only.iter().any(|only| only == name),
+    }
+}
+
 /// Installs what comes from PyPI. Returns whether anything was missing.
 pub(crate) fn prepare() -> Result<bool> {
     rig::prepare()
@@ -90,11 +98,7 @@ fn inside(options: &Options) -> Result<ExitCode> {
     command::run(Command::new("ip").args(["link", "set", "lo", "up"]))?;
     let mut wrong = Vec::new();
     let partial = options.short || options.playbook.is_some();
-    let wanted = |name: &str| match &options.playbook {
-        Some(_) => name == "playbooks",
-        None => options.only.is_empty() || options.only.iter().any(|only| only == name),
-    };
-    for system in systems::ALL.iter().filter(|system| wanted(system.name)) {
+    for system in systems::ALL.iter().filter(|system| wanted(options, system.name)) {
         if options.short && !system.short {
             continue;
         }

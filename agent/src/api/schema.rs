@@ -16,6 +16,7 @@ pub(super) fn all() -> Value {
             ("detail", text()),
         ], &[
             ("drill", json!({ "type": "string", "description": "The drill that is in the way." })),
+            ("host", json!({ "type": "string", "description": "The host of that drill, if it is another one." })),
             ("problems", json!({ "type": "array", "items": reference("PlaybookProblem") })),
         ]),
         "PlaybookProblem": object(&[

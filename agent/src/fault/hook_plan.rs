@@ -1,5 +1,6 @@
 //! What is going to be put onto one hook of one interface: decided before anything is changed.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use stormdrill_wire::fault::FaultRule;
@@ -23,6 +24,8 @@ pub(crate) struct HookPlan {
     pub(crate) also: Option<Hook>,
     pub(crate) selection: Selection,
     pub(crate) carrier: Carrier,
+    /// The cgroup whose sockets are meant, if the selection speaks of one.
+    pub(crate) cgroup: Option<PathBuf>,
     /// Why this interface, for `plan`.
     pub(crate) why: String,
 }
@@ -99,6 +102,8 @@ impl HookPlan {
             flags: self.selection.flags(),
             protocol: self.selection.protocol.unwrap_or(0).into(),
             link_header: self.link.link_header().unwrap_or(0),
+            flow_threshold: self.selection.flows.map_or(0, |flows| flows.threshold),
+            flow_seed: self.selection.flows.map_or(0, |flows| flows.seed),
             ..FaultRule::default()
         };
         match self.carrier {

@@ -3,8 +3,9 @@
 //! Built in this order: journal, ifb, netem, ifb up, clsact, filter. Taken out in the reverse, filter first: an ifb that goes under a live
 //! filter turns the redirect into a black hole. What is taken out is only what carries our name, and afterwards it is read back.
 
+use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use super::filter::{self, Action, Hook, Place};
 use super::hook_plan::{Carrier, HookPlan};
 use super::journal::{self, Journal, JournalError, Record};
 use super::link::{self, Link};
-use super::name::{Clsact, NETEM_HANDLE, Name, Owner};
+use super::name::{Clsact, NETEM_HANDLE, Name, Owner, PRIORITY_HTTP_STATUS};
 use super::namespace;
 use super::netlink::{Netlink, NetlinkError};
 use super::object::{Object, ObjectError};
@@ -38,6 +39,14 @@ pub enum InstallError {
     /// The kernel object.
     #[error(transparent)]
     Object(#[from] ObjectError),
+    /// The cgroup whose sockets are meant is gone.
+    #[error("open the cgroup {}", path.display())]
+    Cgroup {
+        /// The cgroup.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// `/proc` cannot tell who we are.
     #[error("read this process's start time")]
     Owner(#[source] io::Error),
@@ -88,34 +97,44 @@ impl Installed {
         if let Carrier::HttpStatus { requests, .. } = &plan.carrier {
             object.set_requests(requests)?;
         }
+        if let Some(path) = &plan.cgroup {
+            let cgroup = File::open(path).map_err(|source| InstallError::Cgroup { path: path.clone(), source })?;
+            object.set_cgroup(&cgroup)?;
+        }
         let object = Arc::new(Mutex::new(object));
-        let mut all = vec![Self::build_one(state_dir, plan, plan.hook, &object)?];
+        let mut all = vec![Self::build_one(state_dir, plan, plan.hook, false, &object)?];
         if let Some(hook) = plan.also {
-            let mut second = Self::build_one(state_dir, plan, hook, &object)?;
-            second.is_second = true;
-            all.push(second);
+            all.push(Self::build_one(state_dir, plan, hook, true, &object)?);
         }
         Ok(all)
     }
 
-    fn build_one(state_dir: &Path, plan: &HookPlan, hook: Hook, object: &Arc<Mutex<Object>>) -> Result<Self, InstallError> {
+    fn build_one(
+        state_dir: &Path,
+        plan: &HookPlan,
+        hook: Hook,
+        is_second: bool,
+        object: &Arc<Mutex<Object>>,
+    ) -> Result<Self, InstallError> {
         let mut netlink = Netlink::open()?;
         let owner = Owner::current().map_err(InstallError::Owner)?;
         let name = Name::next(owner);
         let clsact = clsact(&mut netlink, &plan.link, hook)?;
+        // What only looks on comes before what takes packets away.
+        let priority = if is_second { PRIORITY_HTTP_STATUS } else { plan.carrier.priority() };
         let record = Record {
             name,
             owner,
             namespace: journal::namespace()?,
             pid_namespace: namespace::own_pid().unwrap_or(0),
             interface: plan.link.name.clone(),
-            place: Place { interface: plan.link.index, hook, priority: plan.carrier.priority(), handle: name.handle() },
+            place: Place { interface: plan.link.index, hook, priority, handle: name.handle() },
             clsact,
-            ifb: plan.carrier.discipline().is_some(),
+            ifb: !is_second && plan.carrier.discipline().is_some(),
         };
         let journal = Journal::create(state_dir, &record)?;
         let (object, carrier) = (Arc::clone(object), plan.carrier.clone());
-        let mut installed = Self { netlink, record, object, is_second: false, carrier, ifb: None, journal: Some(journal) };
+        let mut installed = Self { netlink, record, object, is_second, carrier, ifb: None, journal: Some(journal) };
         // From here on, dropping it takes out what was made.
         installed.add_all(plan.rule())?;
         Ok(installed)
@@ -128,7 +147,7 @@ impl Installed {
 
     fn add_all(&mut self, mut rule: FaultRule) -> Result<(), InstallError> {
         let mut action = Action::Direct;
-        if let Some((kind, options)) = self.carrier.discipline() {
+        if let Some((kind, options)) = self.carrier.discipline().filter(|_| self.record.ifb) {
             let ifb = link::add_ifb(&mut self.netlink, &self.record.name.to_string())?;
             self.step("ifb")?;
             without_ipv6(&ifb);
@@ -139,7 +158,9 @@ impl Installed {
             rule.ifb = ifb.index;
             self.ifb = Some(ifb);
         }
-        self.object().set_rule(&rule)?;
+        if !self.is_second {
+            self.object().set_rule(&rule)?;
+        }
         let interface = self.record.place.interface;
         if qdisc::hooks(&mut self.netlink, interface)? == Hooks::Absent {
             match qdisc::add_clsact(&mut self.netlink, interface) {
@@ -151,7 +172,8 @@ impl Installed {
         }
         let name = self.record.name.filter(self.record.clsact);
         let object = self.object.lock().unwrap_or_else(PoisonError::into_inner);
-        filter::add(&mut self.netlink, self.record.place, &name, object.program()?, action)?;
+        let program = if self.is_second { object.other_program()? } else { object.program()? };
+        filter::add(&mut self.netlink, self.record.place, &name, program, action)?;
         drop(object);
         self.step("filter")
     }

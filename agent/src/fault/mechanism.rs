@@ -15,7 +15,7 @@ use super::filter::Hook;
 use super::hook_plan::Carrier;
 use super::netem::{Draw, Netem};
 use super::plane::FaultError;
-use super::selection::threshold;
+use super::selection::{Sight, threshold};
 use super::tbf::Tbf;
 
 /// Whether a fault belongs into the netem of others: the same packets, and none of its kind yet.
@@ -169,11 +169,23 @@ pub(crate) fn hooks_of(spec: &FaultSpec, edge: &EdgeSpec, is_loopback: bool) -> 
     }
 }
 
-/// The hook that the requests pass, whose answers pass that one. Of loopback both leave, and pass the same.
-pub(crate) fn hook_of_requests(spec: &FaultSpec, answers: Hook, is_loopback: bool) -> Option<Hook> {
-    match (&spec.kind, answers) {
+/// The hook of the other direction, if it has to be seen too: the requests to the answers, or the packets that a cgroup's sockets send on the
+/// connections on which they receive. Of loopback all packets leave.
+pub(crate) fn other_hook(spec: &FaultSpec, hook: Hook, sight: Option<Sight>, is_loopback: bool) -> Option<Hook> {
+    match (&spec.kind, hook) {
         (FaultKind::HttpStatus { .. }, Hook::Egress) if !is_loopback => Some(Hook::Ingress),
         (FaultKind::HttpStatus { .. }, Hook::Ingress) => Some(Hook::Egress),
-        _ => None,
+        (FaultKind::HttpStatus { .. }, _) => None,
+        _ => (sight == Some(Sight::Answered)).then_some(Hook::Egress),
     }
+}
+
+/// Where the sockets of this host are seen that a fault's packets belong to.
+pub(crate) fn sight(spec: &FaultSpec, edge: &EdgeSpec, hook: Hook) -> Option<Sight> {
+    spec.select.members.as_ref()?;
+    Some(match (&spec.kind, edge.role, hook) {
+        // The answers are sent by the service, or to it.
+        (FaultKind::HttpStatus { .. }, Role::Downstream, _) | (_, _, Hook::Ingress) => Sight::Answered,
+        (_, _, Hook::Egress) => Sight::Sent,
+    })
 }

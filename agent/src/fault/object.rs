@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
 use aya::maps::lpm_trie::{Key, LpmTrie};
-use aya::maps::{Array, MapData, MapError, PerCpuArray, ProgramArray};
+use aya::maps::{Array, CgroupArray, MapData, MapError, PerCpuArray, ProgramArray};
 use aya::programs::{CgroupAttachMode, CgroupSockAddr, ProgramError, ProgramFd, SchedClassifier};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use stormdrill_wire::abi::role;
@@ -15,7 +15,7 @@ use stormdrill_wire::fault::request::RequestRule;
 use stormdrill_wire::fault::{AddressKey, FaultRule, FaultStats};
 use thiserror::Error;
 
-use super::selection::Selection;
+use super::selection::{Selection, Sight};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fault.o"));
 
@@ -34,6 +34,11 @@ pub(crate) enum Program {
     /// Refuses a share of connections; no classifier.
     Refuse,
 }
+
+/// Learns a cgroup's connections from what its sockets send, for a program on the other hook.
+const LEARN: &str = "sd_learn";
+/// Connections of a cgroup that are remembered.
+const MEMBERS: u32 = 65_536;
 
 impl Program {
     const fn name(self) -> &'static str {
@@ -111,6 +116,9 @@ impl Object {
         let mut ebpf = Self::with_selection(selection, if program == Program::HttpStatus { EXCHANGES } else { 1 })?;
         let name = program.name();
         load(&mut ebpf, name)?;
+        if selection.members == Some(Sight::Answered) && program != Program::HttpStatus {
+            load(&mut ebpf, LEARN)?;
+        }
         let chain = if program == Program::HttpStatus { Some(chained(&mut ebpf)?) } else { None };
         Ok(Self { ebpf, program, _chain: chain })
     }
@@ -139,10 +147,12 @@ impl Object {
         if OBJECT.is_empty() {
             return Err(ObjectError::Missing);
         }
-        let prefixes = selection.prefixes();
+        let (prefixes, peers) = (selection.prefixes(), selection.peer_prefixes());
         let mut ebpf = EbpfLoader::new()
             .map_max_entries("ADDRESSES", u32::try_from(prefixes.len()).unwrap_or(u32::MAX).max(1))
+            .map_max_entries("PEERS", u32::try_from(peers.len()).unwrap_or(u32::MAX).max(1))
             .map_max_entries("EXCHANGES", exchanges)
+            .map_max_entries("MEMBERS", if selection.members == Some(Sight::Answered) { MEMBERS } else { 1 })
             .load(OBJECT)
             .map_err(|source| ObjectError::Load(Box::new(source)))?;
 
@@ -151,11 +161,8 @@ impl Object {
         for (word, bits) in selection.port_words() {
             ports.set(word, bits, 0).map_err(map("PORTS"))?;
         }
-        let trie = ebpf.map_mut("ADDRESSES").ok_or(ObjectError::Incomplete { name: "ADDRESSES" })?;
-        let mut trie = LpmTrie::<_, AddressKey, u8>::try_from(trie).map_err(map("ADDRESSES"))?;
-        for (length, key, value) in prefixes {
-            trie.insert(&Key::new(length, key), value, 0).map_err(map("ADDRESSES"))?;
-        }
+        fill(&mut ebpf, "ADDRESSES", prefixes)?;
+        fill(&mut ebpf, "PEERS", peers)?;
         Ok(ebpf)
     }
 
@@ -170,6 +177,19 @@ impl Object {
         array::<RequestRule>(&mut self.ebpf, "REQUESTS")?.set(0, requests, 0).map_err(map("REQUESTS"))?;
         let blank = Exchange { conn: Conn::found(role::INGRESS), ..Exchange::default() };
         array::<Exchange>(&mut self.ebpf, "BLANK")?.set(0, blank, 0).map_err(map("BLANK"))
+    }
+
+    /// Sets the cgroup whose sockets' packets are selected; before the filter is added.
+    pub(crate) fn set_cgroup(&mut self, cgroup: &File) -> Result<(), ObjectError> {
+        let failed = |source| ObjectError::Map { map: "CGROUP", source };
+        let map = self.ebpf.map_mut("CGROUP").ok_or(ObjectError::Incomplete { name: "CGROUP" })?;
+        CgroupArray::try_from(map).map_err(failed)?.set(0, cgroup.as_raw_fd(), 0).map_err(failed)
+    }
+
+    /// The program for a filter on the hook of the other direction.
+    pub(crate) fn other_program(&self) -> Result<BorrowedFd<'_>, ObjectError> {
+        let name = if self.program == Program::HttpStatus { self.program.name() } else { LEARN };
+        Ok(fd(&self.ebpf, name)?.as_fd())
     }
 
     /// The program, for a filter.
@@ -241,6 +261,16 @@ fn refused(program: &'static str, error: ProgramError) -> ObjectError {
         }
         other => ObjectError::Program { program, source: Box::new(other) },
     }
+}
+
+fn fill(ebpf: &mut Ebpf, name: &'static str, prefixes: Vec<(u32, AddressKey, u8)>) -> Result<(), ObjectError> {
+    let failed = |source| ObjectError::Map { map: name, source };
+    let trie = ebpf.map_mut(name).ok_or(ObjectError::Incomplete { name })?;
+    let mut trie = LpmTrie::<_, AddressKey, u8>::try_from(trie).map_err(failed)?;
+    for (length, key, value) in prefixes {
+        trie.insert(&Key::new(length, key), value, 0).map_err(failed)?;
+    }
+    Ok(())
 }
 
 fn array<'a, V: aya::Pod>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<Array<&'a mut MapData, V>, ObjectError> {

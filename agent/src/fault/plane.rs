@@ -4,6 +4,8 @@
 //! the leases. `renew` is to be called every [`RENEW_EVERY`]; who stops calling ends the fault. `remove` is the only way out, also for
 //! `Drop`. The calls block for milliseconds, `remove` for as long as delayed packets take; the `async` ones use the runtime's blocking threads.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,7 +22,8 @@ use super::distribution_file::TableError;
 use super::hook_plan::{Carrier, HookPlan};
 use super::install::{InstallError, Installed};
 use super::interface::{self, InterfaceError};
-use super::mechanism::{backend, carrier, hook_of_requests, hooks_of, shares_netem};
+use super::mechanism::{backend, carrier, hooks_of, other_hook, shares_netem, sight};
+use super::members::{self, MembersError};
 use super::netlink::{Netlink, NetlinkError};
 use super::object::ObjectError;
 use super::selection::{Selection, threshold};
@@ -82,6 +85,9 @@ pub enum FaultError {
     /// A delay's distribution table.
     #[error(transparent)]
     Table(#[from] TableError),
+    /// The cgroup, container or process cannot be found.
+    #[error(transparent)]
+    Members(#[from] MembersError),
     /// Connections cannot be refused here.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -166,11 +172,15 @@ impl Plane {
             return Err(FaultError::Status { status });
         }
         if let FaultKind::Refuse { share } = first.kind {
-            let connect = Some(ConnectPlan::new(edge, &first.select, threshold(share)));
+            let cgroup = first.select.members.as_ref().map(|members| members::directory(members, &self.state_dir)).transpose()?;
+            let connect = Some(ConnectPlan::new(edge, &first.select, threshold(share), cgroup));
             return Ok(Prepared { specs, backend: Backend::CgroupConnect, hooks: Vec::new(), connect, state_dir: self.state_dir.clone() });
         }
         let links = interface::resolve(&mut Netlink::open().map_err(InterfaceError::from)?, edge, first.interface.as_deref())?;
         let backend = backend(&specs)?;
+        let cgroup = first.select.members.as_ref().map(|members| members::directory(members, &self.state_dir)).transpose()?;
+        // One for both directions, so that they select the same connections.
+        let flow_seed = RandomState::new().build_hasher().finish();
         let mut hooks = Vec::new();
         for (link, why) in links {
             let carrier = carrier(&specs, backend, link.is_loopback)?;
@@ -179,9 +189,11 @@ impl Plane {
                     FaultKind::HttpStatus { .. } => Selection::of_answers(edge),
                     _ => Selection::of_edge(edge, hook),
                 };
-                let selection = selection.narrowed(&first.select);
-                let also = hook_of_requests(first, hook, link.is_loopback);
-                hooks.push(HookPlan { link: link.clone(), hook, also, selection, carrier: carrier.clone(), why: why.clone() });
+                let sight = sight(first, edge, hook);
+                let selection = selection.narrowed(&first.select).of_flows(first.select.flows, flow_seed).of_members(sight);
+                let also = other_hook(first, hook, sight, link.is_loopback);
+                let (link, carrier, cgroup, why) = (link.clone(), carrier.clone(), cgroup.clone(), why.clone());
+                hooks.push(HookPlan { link, hook, also, selection, carrier, cgroup, why });
             }
         }
         Ok(Prepared { specs, backend, hooks, connect: None, state_dir: self.state_dir.clone() })

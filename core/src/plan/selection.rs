@@ -1,13 +1,14 @@
 //! Which packets a fault selects, in words.
 
 use crate::edge::{EdgeSpec, Role};
-use crate::fault::{Direction, FaultKind, FaultSpec, Transport};
+use crate::fault::{Direction, FaultKind, FaultSpec, Members, Transport};
+use crate::units::share;
 
 /// "TCP packets that leave for 10.2.0.0/16, port 6379".
 pub(super) fn words(spec: &FaultSpec, edge: &EdgeSpec) -> String {
     let what = what(spec, edge);
     let end = end(spec, edge);
-    let spared = spared(spec);
+    let spared = format!("{}{}", narrowed(spec), spared(spec));
     if matches!(spec.kind, FaultKind::Refuse { .. }) {
         return format!("{what} to {end}{spared}");
     }
@@ -43,11 +44,38 @@ fn what(spec: &FaultSpec, edge: &EdgeSpec) -> String {
     words.to_owned()
 }
 
+/// What else must hold, in words; empty if nothing.
+fn narrowed(spec: &FaultSpec) -> String {
+    let select = &spec.select;
+    let mut text = String::new();
+    if !select.peers.is_empty() {
+        text = format!(", of callers in {}", select.peers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
+    }
+    text += &match &select.members {
+        Some(Members::Cgroup(path)) => format!(", of sockets of cgroup {path}"),
+        Some(Members::Container(id)) => format!(", of sockets of container {id}"),
+        Some(Members::Pid(pid)) => format!(", of sockets of the cgroup of process {pid}"),
+        None => String::new(),
+    };
+    if let Some(flows) = select.flows {
+        text += &format!(", on {} of the connections, each wholly or not at all", share::print(share_of(flows)));
+    }
+    text
+}
+
+/// A share from units of 2^-32.
+#[expect(clippy::cast_precision_loss, reason = "at most 2^32, exact in an f64")]
+fn share_of(flows: u64) -> f64 {
+    // To the millionth: what was written, and not what the units made of it.
+    (flows as f64 / 4_294_967_296.0 * 1e6).round() / 1e6
+}
+
 /// What is left alone beyond the rule, in words; empty if nothing is.
 fn spared(spec: &FaultSpec) -> String {
     let networks = spec.select.exclude_addresses.iter().map(ToString::to_string);
     let ports = spec.select.exclude_ports.iter().map(|ports| port(&ports.to_string()));
-    let all: Vec<String> = networks.chain(ports).collect();
+    let peers = spec.select.exclude_peers.iter().map(|peer| format!("callers in {peer}"));
+    let all: Vec<String> = networks.chain(ports).chain(peers).collect();
     let management = if spec.select.include_management { "; SSH, DHCP and neighbour discovery too" } else { "" };
     if all.is_empty() { management.to_owned() } else { format!(", but not {}{management}", all.join(", ")) }
 }

@@ -71,6 +71,15 @@ pub fn sd_drop(ctx: TcContext) -> i32 {
     }
 }
 
+/// Learns which connections are a cgroup's, from the packets that its sockets send the other way.
+#[classifier]
+pub fn sd_learn(ctx: TcContext) -> i32 {
+    if let Some(read) = select::read(&ctx) {
+        select::matches(&ctx, &read.packet, read.rule, select::Way::Back);
+    }
+    TC_ACT_UNSPEC
+}
+
 /// Writes another status over a share of the answers of the selected connections. Sees both of their directions.
 #[classifier]
 pub fn sd_http_status(ctx: TcContext) -> i32 {

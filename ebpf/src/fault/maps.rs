@@ -3,7 +3,8 @@
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::lpm_trie::{Key, LpmTrie};
-use aya_ebpf::maps::{Array, LruHashMap, PerCpuArray, ProgramArray};
+use aya_ebpf::maps::{Array, CgroupArray, LruHashMap, PerCpuArray, ProgramArray};
+use aya_ebpf::programs::TcContext;
 use stormdrill_wire::fault::exchange::Exchange;
 use stormdrill_wire::fault::request::RequestRule;
 use stormdrill_wire::fault::{AddressKey, FaultRule, FaultStats, KEY_BITS, PORT_WORDS};
@@ -28,6 +29,18 @@ static PORTS: Array<u64> = Array::with_max_entries(2 * PORT_WORDS, 0);
 /// Prefixes that are included or excluded; the agent sizes it.
 #[map]
 static ADDRESSES: LpmTrie<AddressKey, u8> = LpmTrie::with_max_entries(1, 0);
+
+/// Prefixes of the other end's address.
+#[map]
+static PEERS: LpmTrie<AddressKey, u8> = LpmTrie::with_max_entries(1, 0);
+
+/// The cgroup whose sockets' packets are selected, with its descendants.
+#[map]
+static CGROUP: CgroupArray = CgroupArray::with_max_entries(1, 0);
+
+/// Connections on which a socket of the cgroup has sent something; the agent sizes it.
+#[map]
+static MEMBERS: LruHashMap<u64, u8> = LruHashMap::with_max_entries(1, 0);
 
 /// The requests whose answers are selected.
 #[map]
@@ -85,10 +98,41 @@ struct AlignedKey {
 /// What the longest prefix that covers the address says.
 #[inline(always)]
 pub fn address(address: &AddressKey) -> Option<u8> {
+    look_up(&ADDRESSES, address)
+}
+
+/// The same of the other end.
+#[inline(always)]
+pub fn peer(address: &AddressKey) -> Option<u8> {
+    look_up(&PEERS, address)
+}
+
+/// Whether the socket that sends the packet is in the cgroup. What no socket sends is not.
+#[inline(always)]
+pub fn is_sent_by_member(ctx: &TcContext) -> bool {
+    ctx.skb_under_cgroup(&CGROUP, 0).unwrap_or(false)
+}
+
+/// Remembers a connection of the cgroup.
+#[inline(always)]
+pub fn remember_member(flow: u64) {
+    if MEMBERS.get_ptr(flow).is_none() {
+        let _ = MEMBERS.insert(flow, 1, 0);
+    }
+}
+
+/// Whether the connection is one of the cgroup's.
+#[inline(always)]
+pub fn is_member(flow: u64) -> bool {
+    MEMBERS.get_ptr(flow).is_some()
+}
+
+#[inline(always)]
+fn look_up(trie: &LpmTrie<AddressKey, u8>, address: &AddressKey) -> Option<u8> {
     let key = AlignedKey { prefix_length: KEY_BITS, address: *address };
     // SAFETY: the same fields in the same order without padding, and the alignment asked for is less.
     let key: &Key<AddressKey> = unsafe { &*(&raw const key).cast() };
-    ADDRESSES.get(key).copied()
+    trie.get(key).copied()
 }
 
 /// The requests whose answers are selected.

@@ -2,8 +2,9 @@
 
 use aya_ebpf::programs::TcContext;
 use stormdrill_wire::fault::{
-    ADDRESS_INCLUDED, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, BY_SOURCE_ADDRESS, BY_SOURCE_PORT, FaultRule, FaultStats,
-    MANAGEMENT_SELECTED, PORT_WORDS, PORTLESS_SELECTED, UNLISTED_ADDRESS_SELECTED,
+    ADDRESS_INCLUDED, AddressKey, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, BY_FLOW, BY_PEER_ADDRESS, BY_SOURCE_ADDRESS, BY_SOURCE_PORT,
+    FaultRule, FaultStats, MANAGEMENT_SELECTED, MEMBERS_RECEIVE, MEMBERS_SEND, PORT_WORDS, PORTLESS_SELECTED, UNLISTED_ADDRESS_SELECTED,
+    UNLISTED_PEER_SELECTED, mix,
 };
 
 use crate::maps;
@@ -62,7 +63,7 @@ pub enum Way {
 #[inline(always)]
 pub fn selected(ctx: &TcContext) -> Option<Selected> {
     let read = read(ctx)?;
-    if matches(&read.packet, read.rule, Way::Along) { Some(read) } else { None }
+    if matches(ctx, &read.packet, read.rule, Way::Along) { Some(read) } else { None }
 }
 
 /// Reads the packet; it is not matched yet.
@@ -85,7 +86,7 @@ pub fn read(ctx: &TcContext) -> Option<Selected> {
 
 /// Whether the packet is one of the rule's.
 #[inline(always)]
-pub fn matches(packet: &Packet, rule: &FaultRule, way: Way) -> bool {
+pub fn matches(ctx: &TcContext, packet: &Packet, rule: &FaultRule, way: Way) -> bool {
     let flags = rule.flags;
     if rule.protocol != 0 && rule.protocol != u32::from(packet.protocol) {
         return false;
@@ -108,15 +109,56 @@ pub fn matches(packet: &Packet, rule: &FaultRule, way: Way) -> bool {
     if flags & MANAGEMENT_SELECTED == 0 && is_management(packet) {
         return false;
     }
-    if flags & (BY_SOURCE_ADDRESS | BY_DESTINATION_ADDRESS) != 0 {
-        let is_source = (flags & BY_SOURCE_ADDRESS != 0) == (way == Way::Along);
-        let key = if is_source { &packet.source } else { &packet.destination };
-        return match maps::address(key) {
-            Some(value) => value == ADDRESS_INCLUDED,
-            None => flags & UNLISTED_ADDRESS_SELECTED != 0,
-        };
+    // The end that the ports and the address are of, in this packet.
+    let is_source = (flags & (BY_SOURCE_PORT | BY_SOURCE_ADDRESS) != 0) == (way == Way::Along);
+    let (near, far) = if is_source { (&packet.source, &packet.destination) } else { (&packet.destination, &packet.source) };
+    if flags & (BY_SOURCE_ADDRESS | BY_DESTINATION_ADDRESS) != 0
+        && !maps::address(near).map_or(flags & UNLISTED_ADDRESS_SELECTED != 0, |value| value == ADDRESS_INCLUDED)
+    {
+        return false;
+    }
+    if flags & BY_PEER_ADDRESS != 0 && !maps::peer(far).map_or(flags & UNLISTED_PEER_SELECTED != 0, |value| value == ADDRESS_INCLUDED) {
+        return false;
+    }
+    if flags & (BY_FLOW | MEMBERS_SEND | MEMBERS_RECEIVE) == 0 {
+        return true;
+    }
+    let flow = flow(packet, is_source);
+    if flags & BY_FLOW != 0 && mix(rule.flow_seed, flow) >> 32 >= rule.flow_threshold {
+        return false;
+    }
+    if flags & MEMBERS_SEND != 0 && way == Way::Along {
+        return maps::is_sent_by_member(ctx);
+    }
+    if flags & MEMBERS_RECEIVE != 0 {
+        if way == Way::Along {
+            return maps::is_member(flow);
+        }
+        let is_member = maps::is_sent_by_member(ctx);
+        if is_member {
+            maps::remember_member(flow);
+        }
+        return is_member;
     }
     true
+}
+
+/// One number for the connection, the same from both directions: the end that the rule speaks of comes first.
+#[inline(always)]
+pub fn flow(packet: &Packet, is_source: bool) -> u64 {
+    let (near, far, near_port, far_port) = if is_source {
+        (&packet.source, &packet.destination, packet.source_port, packet.destination_port)
+    } else {
+        (&packet.destination, &packet.source, packet.destination_port, packet.source_port)
+    };
+    let ports = u64::from(packet.protocol) << 32 | u64::from(near_port) << 16 | u64::from(far_port);
+    mix(address(address(0, near), far), ports)
+}
+
+#[inline(always)]
+fn address(state: u64, key: &AddressKey) -> u64 {
+    let [_, a, b, c, d] = *key;
+    mix(mix(state, u64::from(a) << 32 | u64::from(b)), u64::from(c) << 32 | u64::from(d))
 }
 
 /// What keeps a host reachable: SSH, DHCP, and IPv6's neighbour discovery and multicast listener messages. ARP is no IP at all.

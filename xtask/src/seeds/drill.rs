@@ -259,7 +259,13 @@ impl Outcome {
     /// The drill for the page, with the verdict that it should have.
     pub(crate) fn drill(&self, what: impl Into<String>, expected: &str) -> Drill {
         let lines = self.json["expectations"].as_array().into_iter().flatten().map(line).collect();
-        Drill { what: what.into(), playbook: self.playbook.clone(), expected: expected.to_owned(), verdict: self.verdict().to_owned(), lines }
+        Drill {
+            what: what.into(),
+            playbook: self.playbook.clone(),
+            expected: expected.to_owned(),
+            verdict: self.verdict().to_owned(),
+            lines,
+        }
     }
 }
 

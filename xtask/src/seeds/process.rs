@@ -28,12 +28,8 @@ impl Process {
     pub(crate) fn start(command: &mut Command, log: &Path) -> Result<Self> {
         let name = command::show(command);
         let errors = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(errors)
-            .spawn()
-            .with_context(|| format!("cannot run {name}"))?;
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn().with_context(|| format!("cannot run {name}"))?;
         let mut output = child.stdout.take().context("a process has no stdout")?;
         let stdout = std::thread::spawn(move || {
             let mut text = String::new();
@@ -115,7 +111,8 @@ impl Drop for Process {
 /// The lines of a process's stderr, as they come, until it ends.
 pub(crate) fn follow(command: &mut Command, mut each: impl FnMut(&str) -> Result<()>) -> Result<Option<i32>> {
     let name = command::show(command);
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().with_context(|| format!("cannot run {name}"))?;
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().with_context(|| format!("cannot run {name}"))?;
     let errors = BufReader::new(child.stderr.take().context("a process has no stderr")?);
     let mut outcome = Ok(());
     for line in errors.lines() {

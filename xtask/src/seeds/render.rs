@@ -119,7 +119,9 @@ fn describe(section: &Section) -> String {
 }
 
 fn markdown(table: &Table) -> String {
-    let line = |cells: &[String]| format!("| {} |\n", cells.iter().map(|cell| cell.replace('|', "\\|").replace('\n', " ")).collect::<Vec<_>>().join(" | "));
+    let line = |cells: &[String]| {
+        format!("| {} |\n", cells.iter().map(|cell| cell.replace('|', "\\|").replace('\n', " ")).collect::<Vec<_>>().join(" | "))
+    };
     let mut text = line(&table.columns);
     text.push_str(&format!("|{}\n", "---|".repeat(table.columns.len())));
     table.rows.iter().for_each(|row| text.push_str(&line(row)));

@@ -88,7 +88,9 @@ impl Section {
             format!("{} came out {} and not {}: {}", drill.what, drill.verdict, drill.expected, lines.join("; "))
         });
         let counts = self.counts.iter().filter(|count| count.ours != count.theirs);
-        drills.chain(counts.map(|count| format!("{}: we counted {}, {} says {}", count.what, count.ours, count.source, count.theirs))).collect()
+        drills
+            .chain(counts.map(|count| format!("{}: we counted {}, {} says {}", count.what, count.ours, count.source, count.theirs)))
+            .collect()
     }
 
     /// Adds what was learnt about a claim.

@@ -2,13 +2,15 @@
 
 use super::super::Phases;
 use super::super::fields::{self, Fields, Keys};
-use super::super::node::{Entry, Node};
+use super::super::node::{Entry, Node, Value};
 use super::super::problem::{Code, Draft, Place, Problems};
 use crate::edge::{EdgeSpec, Protocol, Role};
 use crate::fault::{Direction, FaultKind, FaultSpec, Requests, Select, Transport, Tuning};
 use crate::wording::nearest;
 
 mod kinds;
+
+mod members;
 
 mod packets;
 
@@ -109,6 +111,13 @@ fn refuse(item: &Node, fields: &Fields<'_>, edge: &EdgeSpec, problems: &mut Prob
     if edge.role == Role::Ingress {
         let message = format!("`refuse` fails connections that this host makes, and `{}` is an ingress edge", edge.name);
         problems.report(Draft::new(Code::Conflict, &item.place, message).advice("aim it at a downstream edge"));
+    }
+    if let Some(select) = fields.get("select")
+        && let Value::Map(entries) = &select.value.value
+        && let Some(entry) = entries.iter().find(|entry| entry.key.text == "flows")
+    {
+        let draft = Draft::new(Code::Conflict, &entry.key.place, "`flows` beside `refuse` means nothing");
+        problems.report(draft.advice("its own share is one of connections already"));
     }
     for key in ["direction", "interface"] {
         if let Some(entry) = fields.get(key) {

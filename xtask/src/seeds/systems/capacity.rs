@@ -60,13 +60,21 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
         back.push(bad);
     }
     section.tables.push(table);
-    section.find("B5", Verdict::of(calls[1] > 5.0 * calls[0]), format!("{:.0} calls in the worst second against {:.0}", calls[1], calls[0]));
+    section.find(
+        "B5",
+        Verdict::of(calls[1] > 5.0 * calls[0]),
+        format!("{:.0} calls in the worst second against {:.0}", calls[1], calls[0]),
+    );
     section.find(
         "B6",
         Verdict::of((success[1] - success[0]).abs() < 0.15),
         format!("{:.0}% served in the worst second with retries, {:.0}% without", success[1] * 100.0, success[0] * 100.0),
     );
-    section.find("B7", Verdict::of(back[1] <= 3), format!("with a dip of 1.5 s, {} seconds had less than 95% served ({} without retries)", back[1], back[0]));
+    section.find(
+        "B7",
+        Verdict::of(back[1] <= 3),
+        format!("with a dip of 1.5 s, {} seconds had less than 95% served ({} without retries)", back[1], back[0]),
+    );
     Ok(section)
 }
 

@@ -56,7 +56,8 @@ fn budget(scene: &Scene, section: &mut Section) -> Result<()> {
         let store = scene.store(if is_slow { &["--delay", "500ms"] } else { &[] })?;
         let settings = Settings { per_try: "2s", ..Settings::default() };
         let envoy = Envoy::new(scene, store.port, &settings)?;
-        let load = scene.load(envoy.port, &["--rate", &format!("{rate}/s"), "--duration", "300s", "--arrivals", "poisson", "--timeout", "10s"])?;
+        let load =
+            scene.load(envoy.port, &["--rate", &format!("{rate}/s"), "--duration", "300s", "--arrivals", "poisson", "--timeout", "10s"])?;
         let outcome = Playbook::new(&format!("budget-{}", number + 1))
             .ingress("web", envoy.port)
             .downstream("store", store.port)
@@ -67,7 +68,11 @@ fn budget(scene: &Scene, section: &mut Section) -> Result<()> {
         load.stop()?;
         let (asked, called) = (outcome.requests("web", "fault")?, outcome.requests("store", "fault")?);
         let increase = called as f64 / asked as f64 - 1.0;
-        if is_slow { slow.push(increase) } else { fast.push(increase) }
+        if is_slow {
+            slow.push(increase)
+        } else {
+            fast.push(increase)
+        }
         let refused = envoy.counter("cluster.store.upstream_rq_retry_overflow")?;
         table.row([
             speed.to_owned(),
@@ -112,13 +117,27 @@ fn policy(scene: &Scene, section: &mut Section) -> Result<()> {
             Ok(())
         })?;
     let retries = outcome.evidence("store", "fault", "marker")?;
-    section.count("calls of the store, 80 requests of which 40 fail", outcome.all_requests("store"), "the store's access log", store.entries()?.len() as u64);
+    section.count(
+        "calls of the store, 80 requests of which 40 fail",
+        outcome.all_requests("store"),
+        "the store's access log",
+        store.entries()?.len() as u64,
+    );
     section.count("the same", outcome.all_requests("store"), "upstream_rq_total", envoy.counter("cluster.store.upstream_rq_total")?);
     section.count("retries, by x-envoy-attempt-count", retries, "upstream_rq_retry", envoy.counter("cluster.store.upstream_rq_retry")?);
-    section.count("requests whose tries were used up", outcome.requests("web", "fault")?, "upstream_rq_retry_limit_exceeded", envoy.counter("cluster.store.upstream_rq_retry_limit_exceeded")?);
+    section.count(
+        "requests whose tries were used up",
+        outcome.requests("web", "fault")?,
+        "upstream_rq_retry_limit_exceeded",
+        envoy.counter("cluster.store.upstream_rq_retry_limit_exceeded")?,
+    );
     let called = outcome.requests("store", "fault")?;
     let longest = client["failure_latency_ms"]["max"].as_f64().unwrap_or_default();
-    section.find("A15", Verdict::of(called == 120 && longest < 350.0), format!("{called} calls for 40 requests; with both waits the slowest failed after {longest:.0} ms"));
+    section.find(
+        "A15",
+        Verdict::of(called == 120 && longest < 350.0),
+        format!("{called} calls for 40 requests; with both waits the slowest failed after {longest:.0} ms"),
+    );
     section.drills.push(outcome.drill("two retries: no request may have more than three attempts", "pass"));
     Ok(())
 }
@@ -142,15 +161,35 @@ fn timeouts(scene: &Scene, section: &mut Section) -> Result<()> {
                 }
                 Ok(())
             })?;
-        section.count(format!("attempts, {per_try} a try of {total}"), outcome.all_requests("store"), "upstream_rq_total", envoy.counter("cluster.store.upstream_rq_total")?);
-        section.count(format!("attempts that were given up, {per_try} a try of {total}"), outcome.aborts("store", "fault")?, "upstream_rq_per_try_timeout and upstream_rq_timeout", envoy.counter("cluster.store.upstream_rq_per_try_timeout")? + envoy.counter("cluster.store.upstream_rq_timeout")?);
+        section.count(
+            format!("attempts, {per_try} a try of {total}"),
+            outcome.all_requests("store"),
+            "upstream_rq_total",
+            envoy.counter("cluster.store.upstream_rq_total")?,
+        );
+        section.count(
+            format!("attempts that were given up, {per_try} a try of {total}"),
+            outcome.aborts("store", "fault")?,
+            "upstream_rq_per_try_timeout and upstream_rq_timeout",
+            envoy.counter("cluster.store.upstream_rq_per_try_timeout")? + envoy.counter("cluster.store.upstream_rq_timeout")?,
+        );
         let attempts = outcome.requests("store", "fault")? as f64 / 5.0;
         let took = client["failure_latency_ms"]["p50"].as_f64().unwrap_or_default();
-        table.row([per_try.to_owned(), total.to_owned(), format!("{attempts:.1}"), client["answers"].to_string().replace('"', ""), format!("{took:.0} ms")]);
+        table.row([
+            per_try.to_owned(),
+            total.to_owned(),
+            format!("{attempts:.1}"),
+            client["answers"].to_string().replace('"', ""),
+            format!("{took:.0} ms"),
+        ]);
         found.push((attempts, took));
     }
     section.tables.push(table);
-    section.find("A25", Verdict::of(found[0].0 > 2.9 && found[1].0 < 1.1), format!("{:.0} attempts with 0.5 s a try of 3 s, {:.0} with 3 s of 1 s", found[0].0, found[1].0));
+    section.find(
+        "A25",
+        Verdict::of(found[0].0 > 2.9 && found[1].0 < 1.1),
+        format!("{:.0} attempts with 0.5 s a try of 3 s, {:.0} with 3 s of 1 s", found[0].0, found[1].0),
+    );
     Ok(())
 }
 
@@ -175,14 +214,21 @@ fn retry_after(scene: &Scene, section: &mut Section) -> Result<()> {
                 Ok(())
             })?;
         let median = client["failure_latency_ms"]["p50"].as_f64().unwrap_or_default();
-        table.row([if obeys { "Retry-After" } else { "not set (the default)" }.to_owned(), outcome.requests("store", "fault")?.to_string(), format!("{median:.0} ms")]);
+        table.row([
+            if obeys { "Retry-After" } else { "not set (the default)" }.to_owned(),
+            outcome.requests("store", "fault")?.to_string(),
+            format!("{median:.0} ms"),
+        ]);
         took.push(median);
     }
     section.tables.push(table);
     section.find(
         "A8",
         if took[0] < 1000.0 && took[1] >= 2000.0 { Verdict::Partly } else { Verdict::Refuted },
-        format!("Envoy obeys Retry-After: 1 only if told to: two retries within {:.0} ms by default, {:.0} ms with rate_limited_retry_back_off", took[0], took[1]),
+        format!(
+            "Envoy obeys Retry-After: 1 only if told to: two retries within {:.0} ms by default, {:.0} ms with rate_limited_retry_back_off",
+            took[0], took[1]
+        ),
     );
     Ok(())
 }
@@ -219,7 +265,11 @@ fn verdicts(scene: &Scene, section: &mut Section) -> Result<()> {
     section.find(
         "A28",
         Verdict::Partly,
-        format!("the article's Envoy settings fail its own line of 20% at 50/s (+{:.0}%); a floor of 1 and a longer backoff keep it (+{:.0}%)", increases[0] * 100.0, increases[1] * 100.0),
+        format!(
+            "the article's Envoy settings fail its own line of 20% at 50/s (+{:.0}%); a floor of 1 and a longer backoff keep it (+{:.0}%)",
+            increases[0] * 100.0,
+            increases[1] * 100.0
+        ),
     );
     section.advice.push(
         "**What to configure.** A `retry_budget` counts retries that are *under way*, backoff included, and not retries a second. Whatever fails quickly \

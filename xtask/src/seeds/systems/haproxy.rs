@@ -46,7 +46,11 @@ impl Haproxy {
         socket.write_all(b"show stat\n").context("HAProxy's socket")?;
         let mut text = String::new();
         socket.read_to_string(&mut text).context("HAProxy's socket")?;
-        let index = text.lines().next().and_then(|head| head.split(',').position(|name| name == column)).with_context(|| format!("no column {column}"))?;
+        let index = text
+            .lines()
+            .next()
+            .and_then(|head| head.split(',').position(|name| name == column))
+            .with_context(|| format!("no column {column}"))?;
         let row = text.lines().find(|line| line.starts_with("store,BACKEND,")).context("no row of the backend")?;
         row.split(',').nth(index).and_then(|cell| cell.parse().ok()).with_context(|| format!("no number in {column}"))
     }
@@ -88,11 +92,29 @@ fn answers(scene: &Scene, section: &mut Section) -> Result<()> {
             .run_with_requests(scene, |_| scene.requests(haproxy.port, 20, &["--method", method, "--body", "x"]).map(drop))?;
         let called = outcome.requests("store", "fault")?;
         let counted = haproxy.statistic("wretr")?;
-        let retried: u64 = haproxy.process.stop()?.lines().filter_map(|line| line.strip_prefix("rc=")?.trim_start_matches('+').parse::<u64>().ok()).sum();
+        let retried: u64 =
+            haproxy.process.stop()?.lines().filter_map(|line| line.strip_prefix("rc=")?.trim_start_matches('+').parse::<u64>().ok()).sum();
         let what = format!("{label}, {method}");
-        section.count(format!("calls of the store, {what}"), outcome.all_requests("store"), "the store's access log", store.entries()?.len() as u64);
-        section.count(format!("retries, {what}"), outcome.all_requests("store") - outcome.all_requests("web"), "%rc in HAProxy's log", retried);
-        table.row([label.to_owned(), method.to_owned(), called.to_string(), format!("{:.1}", called as f64 / 20.0), retried.to_string(), counted.to_string()]);
+        section.count(
+            format!("calls of the store, {what}"),
+            outcome.all_requests("store"),
+            "the store's access log",
+            store.entries()?.len() as u64,
+        );
+        section.count(
+            format!("retries, {what}"),
+            outcome.all_requests("store") - outcome.all_requests("web"),
+            "%rc in HAProxy's log",
+            retried,
+        );
+        table.row([
+            label.to_owned(),
+            method.to_owned(),
+            called.to_string(),
+            format!("{:.1}", called as f64 / 20.0),
+            retried.to_string(),
+            counted.to_string(),
+        ]);
         calls.push(called);
     }
     section.tables.push(table);
@@ -111,7 +133,9 @@ fn refused(scene: &Scene, section: &mut Section) -> Result<()> {
         "One of two servers refuses connections, 6 requests of which every other one meets it",
         &["settings", "retries", "redispatched", "answers", "a request took (median, longest)"],
     );
-    for (number, (label, settings)) in [("default", &["no option redispatch"][..]), ("option redispatch", &["option redispatch"][..])].into_iter().enumerate() {
+    for (number, (label, settings)) in
+        [("default", &["no option redispatch"][..]), ("option redispatch", &["option redispatch"][..])].into_iter().enumerate()
+    {
         let store = Nginx::store(scene)?;
         let closed = scene.port();
         let haproxy = Haproxy::new(scene, &[closed, store.port], settings)?;
@@ -128,7 +152,12 @@ fn refused(scene: &Scene, section: &mut Section) -> Result<()> {
                 Ok(())
             })?;
         let (retried, moved) = (haproxy.statistic("wretr")?, haproxy.statistic("wredis")?);
-        section.count(format!("calls of the server that listens, {label}"), outcome.all_requests("store"), "the store's access log", store.entries()?.len() as u64);
+        section.count(
+            format!("calls of the server that listens, {label}"),
+            outcome.all_requests("store"),
+            "the store's access log",
+            store.entries()?.len() as u64,
+        );
         let took = |key: &str| client["latency_ms"][key].as_f64().unwrap_or_default();
         table.row([
             label.to_owned(),

@@ -30,7 +30,10 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
 
 /// 20 requests while every answer is a 503, through 0 to 4 layers.
 fn all_fail(scene: &Scene, section: &mut Section) -> Result<()> {
-    let mut table = Table::new("20 requests, every answer a 503", &["layers of 3 tries", "calls of the store", "per request", "3^layers", "the article's"]);
+    let mut table = Table::new(
+        "20 requests, every answer a 503",
+        &["layers of 3 tries", "calls of the store", "per request", "3^layers", "the article's"],
+    );
     let mut calls = Vec::new();
     for layers in if scene.short { 3..=3 } else { 0..=4 } {
         let store = Nginx::store(scene)?;
@@ -45,9 +48,22 @@ fn all_fail(scene: &Scene, section: &mut Section) -> Result<()> {
             .expect(&format!("store attempts max <= {limit}"))
             .run_with_requests(scene, |_| scene.requests(entry, 20, &[]).map(drop))?;
         let found = outcome.requests("store", "fault")?;
-        section.count(format!("calls of the store, {layers} layers, whole drill"), outcome.all_requests("store"), "nginx's access log", store.entries()?.len() as u64);
-        section.drills.push(outcome.drill(format!("{layers} layers, all answers 503: no request may have more than {limit} attempts"), "pass"));
-        table.row([layers.to_string(), found.to_string(), format!("{:.1}", found as f64 / 20.0), limit.to_string(), (20 * limit).to_string()]);
+        section.count(
+            format!("calls of the store, {layers} layers, whole drill"),
+            outcome.all_requests("store"),
+            "nginx's access log",
+            store.entries()?.len() as u64,
+        );
+        section
+            .drills
+            .push(outcome.drill(format!("{layers} layers, all answers 503: no request may have more than {limit} attempts"), "pass"));
+        table.row([
+            layers.to_string(),
+            found.to_string(),
+            format!("{:.1}", found as f64 / 20.0),
+            limit.to_string(),
+            (20 * limit).to_string(),
+        ]);
         calls.push((layers, found));
         store.stop()?;
     }
@@ -130,12 +146,20 @@ fn some_fail(scene: &Scene, section: &mut Section) -> Result<()> {
     section.tables.push(table);
     let calls = measured.iter().map(|one| format!("{:.2}", one.ratio)).collect::<Vec<_>>().join(", ");
     let successes = measured.iter().map(|one| format!("{:.1}", one.served * 100.0)).collect::<Vec<_>>().join(", ");
-    section.find("B3", Verdict::of(within), format!("{calls} calls; {successes}% served; all within four standard errors of the formula: {within}"));
+    section.find(
+        "B3",
+        Verdict::of(within),
+        format!("{calls} calls; {successes}% served; all within four standard errors of the formula: {within}"),
+    );
     if let Some(Measured { served, asked, .. }) = measured.iter().find(|one| one.percent == 30) {
         section.find("B4", Verdict::of(*served >= 1.0), format!("{:.0} of {asked:.0}", served * asked));
     }
     if let (Some(first), Some(last), false) = (measured.first(), measured.last(), scene.short) {
-        section.find("B14", Verdict::of(first.ratio < 1.2 && last.ratio > 8.0), format!("{:.2} calls at 10%, {:.2} at 90%", first.ratio, last.ratio));
+        section.find(
+            "B14",
+            Verdict::of(first.ratio < 1.2 && last.ratio > 8.0),
+            format!("{:.2} calls at 10%, {:.2} at 90%", first.ratio, last.ratio),
+        );
     }
     if scene.short {
         return Ok(());
@@ -145,7 +169,11 @@ fn some_fail(scene: &Scene, section: &mut Section) -> Result<()> {
     let theory = Theory::of(0.5, 4);
     let off = (ratio - theory.mean) / (theory.deviation / f64::from(requests).sqrt());
     section.find("C1", Verdict::of(off.abs() < 4.0), format!("{ratio:.3} calls with one layer of four tries at P=50%"));
-    section.find("C2", Verdict::of(within), "independent failures agree with the formula; the sections on nginx and on loss show dependent ones, which do not");
+    section.find(
+        "C2",
+        Verdict::of(within),
+        "independent failures agree with the formula; the sections on nginx and on loss show dependent ones, which do not",
+    );
     Ok(())
 }
 
@@ -165,7 +193,12 @@ fn with_probability(scene: &Scene, section: &mut Section, percent: u32, layers: 
             }
             Ok(())
         })?;
-    section.count(format!("calls of the store at p = {percent}%, {layers} layers of {tries} tries"), outcome.all_requests("store"), "nginx's access log", store.entries()?.len() as u64);
+    section.count(
+        format!("calls of the store at p = {percent}%, {layers} layers of {tries} tries"),
+        outcome.all_requests("store"),
+        "nginx's access log",
+        store.entries()?.len() as u64,
+    );
     store.stop()?;
     Ok(outcome)
 }
@@ -223,9 +256,21 @@ fn one_layer(scene: &Scene, section: &mut Section) -> Result<()> {
         store.stop()?;
     }
     if let [(naive, _), (budgeted, fails_in)] = latency[..] {
-        section.find("A5", Verdict::of(budgeted <= 1.2), format!("{naive:.1}x with every layer retrying, {budgeted:.2}x with the innermost alone"));
-        section.find("A13", Verdict::of(budgeted <= 1.2), format!("{budgeted:.3}x under a 10% budget while everything fails, against {naive:.1}x without"));
-        section.find("A20", Verdict::of(fails_in < 100.0), format!("a request fails in {fails_in:.1} ms (median) once the budget is spent"));
+        section.find(
+            "A5",
+            Verdict::of(budgeted <= 1.2),
+            format!("{naive:.1}x with every layer retrying, {budgeted:.2}x with the innermost alone"),
+        );
+        section.find(
+            "A13",
+            Verdict::of(budgeted <= 1.2),
+            format!("{budgeted:.3}x under a 10% budget while everything fails, against {naive:.1}x without"),
+        );
+        section.find(
+            "A20",
+            Verdict::of(fails_in < 100.0),
+            format!("a request fails in {fails_in:.1} ms (median) once the budget is spent"),
+        );
         section.find("D8", Verdict::of(budgeted <= 1.2), format!("a sliding 10% budget of ours refuses at once: {budgeted:.3}x"));
     }
     section.advice.push(

@@ -64,15 +64,30 @@ impl Rig {
 /// Everything fails after a good while: what the budget lets through.
 fn budgets(scene: &Scene, section: &mut Section) -> Result<()> {
     let mut shares = Vec::new();
-    for (what, counting, expected) in [("since the start, as the Python listing counts", "since-start", "fail"), ("over a sliding second", "sliding", "pass")] {
-        let chain = ["--policy", "budgeted", "--tries", "2", "--budget-window", "1s", "--backoff-base", "1ms", "--budget-counting", counting];
+    for (what, counting, expected) in
+        [("since the start, as the Python listing counts", "since-start", "fail"), ("over a sliding second", "sliding", "pass")]
+    {
+        let chain =
+            ["--policy", "budgeted", "--tries", "2", "--budget-window", "1s", "--backoff-base", "1ms", "--budget-counting", counting];
         let rig = Rig::new(scene, 1, &chain, &[])?;
-        let playbook = rig.playbook(&format!("budget-{counting}")).phases(["30s", "6s", "4s"]).fault(FAILS).expect("store retry ratio of first <= 15%");
+        let playbook = rig
+            .playbook(&format!("budget-{counting}"))
+            .phases(["30s", "6s", "4s"])
+            .fault(FAILS)
+            .expect("store retry ratio of first <= 15%");
         let outcome = rig.drill(scene, &playbook, "200/s")?;
         shares.push(outcome.observed(0).unwrap_or_default());
         section.drills.push(outcome.drill(format!("10% budget counted {what}, after 30 s of success"), expected));
     }
-    section.find("C4", Verdict::of(shares[0] <= 0.15), format!("after 30 s of success {:.0}% retries in 6 s of failure: it counts since its start; {:.0}% with a window", shares[0] * 100.0, shares[1] * 100.0));
+    section.find(
+        "C4",
+        Verdict::of(shares[0] <= 0.15),
+        format!(
+            "after 30 s of success {:.0}% retries in 6 s of failure: it counts since its start; {:.0}% with a window",
+            shares[0] * 100.0,
+            shares[1] * 100.0
+        ),
+    );
     section.find("C6", Verdict::Partly, format!("10% over its whole life, {:.0}% during the failure", shares[0] * 100.0));
     Ok(())
 }
@@ -82,20 +97,44 @@ fn exempt(scene: &Scene, section: &mut Section) -> Result<()> {
     let chain = ["--policy", "budgeted", "--tries", "4", "--backoff-base", "1ms", "--budget-counting", "from-hundred"];
     let rig = Rig::new(scene, 1, &chain, &[])?;
     let playbook = rig.playbook("first-hundred").phases(["2s", "8s", "1s"]).fault(FAILS).expect("store attempts max <= 2");
-    let outcome = playbook.run_with_requests(scene, |phase| if phase == "fault" { scene.requests(rig.chain.port, 99, &[]).map(drop) } else { Ok(()) })?;
+    let outcome = playbook
+        .run_with_requests(scene, |phase| if phase == "fault" { scene.requests(rig.chain.port, 99, &[]).map(drop) } else { Ok(()) })?;
     let calls = outcome.requests("store", "fault")?;
-    section.count("calls of the store, the limiter's first 99 requests", outcome.all_requests("store"), "the store's own count", rig.store.counts()?["requests"].as_u64().unwrap_or_default());
+    section.count(
+        "calls of the store, the limiter's first 99 requests",
+        outcome.all_requests("store"),
+        "the store's own count",
+        rig.store.counts()?["requests"].as_u64().unwrap_or_default(),
+    );
     section.drills.push(outcome.drill("10% limiter that exempts its first hundred requests, as the Java listing does", "fail"));
-    section.find("D9", Verdict::of(calls < 120), format!("99 failing requests of a new process made {calls} calls: below 100 requests nothing is limited, and nothing is counted"));
+    section.find(
+        "D9",
+        Verdict::of(calls < 120),
+        format!("99 failing requests of a new process made {calls} calls: below 100 requests nothing is limited, and nothing is counted"),
+    );
     Ok(())
 }
 
 /// The breaker's count, and what it lets through when its time is over.
 fn breaker(scene: &Scene, section: &mut Section) -> Result<()> {
-    let chain = ["--policy", "budgeted", "--tries", "4", "--backoff-base", "1ms", "--budget-counting", "since-start", "--breaker", "5", "--breaker-open", "3s"];
+    let chain = [
+        "--policy",
+        "budgeted",
+        "--tries",
+        "4",
+        "--backoff-base",
+        "1ms",
+        "--budget-counting",
+        "since-start",
+        "--breaker",
+        "5",
+        "--breaker-open",
+        "3s",
+    ];
     let rig = Rig::new(scene, 1, &chain, &[])?;
     let playbook = rig.playbook("breaker").phases(["2s", "4s", "1s"]).fault(FAILS).expect("web explicit failure ratio >= 99%");
-    let outcome = playbook.run_with_requests(scene, |phase| if phase == "fault" { scene.requests(rig.chain.port, 20, &[]).map(drop) } else { Ok(()) })?;
+    let outcome = playbook
+        .run_with_requests(scene, |phase| if phase == "fault" { scene.requests(rig.chain.port, 20, &[]).map(drop) } else { Ok(()) })?;
     let calls = outcome.requests("store", "fault")?;
     // The same, slow and under load: what comes while the first answer is on its way is let through.
     let rig = Rig::new(scene, 1, &chain, &["--delay", "300ms"])?;
@@ -115,11 +154,17 @@ fn breaker(scene: &Scene, section: &mut Section) -> Result<()> {
 /// The wait before a single retry, from the time a request took to fail.
 fn waits(scene: &Scene, section: &mut Section) -> Result<()> {
     let mut table = Table::new("One retry, base 100 ms: how long a request took to fail", &["wait", "median", "99 of 100 within"]);
-    let shapes = [("full", "0 to 100 ms (Full Jitter)", "pass"), ("doubled", "0 to 200 ms, as the Java listing has it", "fail"), ("from-base", "200 to 300 ms, as the Python listing has it", "fail"), ("fixed", "always 100 ms", "pass")];
+    let shapes = [
+        ("full", "0 to 100 ms (Full Jitter)", "pass"),
+        ("doubled", "0 to 200 ms, as the Java listing has it", "fail"),
+        ("from-base", "200 to 300 ms, as the Python listing has it", "fail"),
+        ("fixed", "always 100 ms", "pass"),
+    ];
     let mut found = Vec::new();
     for (shape, what, expected) in shapes {
         let rig = Rig::new(scene, 1, &["--tries", "2", "--waits", shape, "--backoff-base", "100ms"], &[])?;
-        let playbook = rig.playbook(&format!("wait-{shape}")).phases(["3s", "8s", "2s"]).fault(FAILS).expect("web failure latency p99 <= 160ms");
+        let playbook =
+            rig.playbook(&format!("wait-{shape}")).phases(["3s", "8s", "2s"]).fault(FAILS).expect("web failure latency p99 <= 160ms");
         let outcome = rig.drill(scene, &playbook, "80/s")?;
         let of = |key: &str| outcome.number("web", "fault", key);
         let (median, most) = (of("/latency_ms/p50")?, of("/latency_ms/p99")?);
@@ -128,9 +173,21 @@ fn waits(scene: &Scene, section: &mut Section) -> Result<()> {
         section.drills.push(outcome.drill(format!("one retry after {what}"), expected));
     }
     section.tables.push(table);
-    section.find("D6", Verdict::of((35.0..75.0).contains(&found[0].0) && found[0].1 < 160.0), format!("median {:.0} ms, p99 {:.0} ms from base 100 ms", found[0].0, found[0].1));
-    section.find("D7", Verdict::of(found[1].1 < 160.0), format!("p99 {:.0} ms from base 100 ms: the first cap is twice the base, for the exponent is raised first", found[1].1));
-    section.find("C3", Verdict::of(found[2].1 < 160.0), format!("the first wait is around {:.0} ms and never below twice the base: not 100 ms, and not from 0", found[2].0));
+    section.find(
+        "D6",
+        Verdict::of((35.0..75.0).contains(&found[0].0) && found[0].1 < 160.0),
+        format!("median {:.0} ms, p99 {:.0} ms from base 100 ms", found[0].0, found[0].1),
+    );
+    section.find(
+        "D7",
+        Verdict::of(found[1].1 < 160.0),
+        format!("p99 {:.0} ms from base 100 ms: the first cap is twice the base, for the exponent is raised first", found[1].1),
+    );
+    section.find(
+        "C3",
+        Verdict::of(found[2].1 < 160.0),
+        format!("the first wait is around {:.0} ms and never below twice the base: not 100 ms, and not from 0", found[2].0),
+    );
     Ok(())
 }
 
@@ -159,7 +216,11 @@ fn backoff_alone(scene: &Scene, section: &mut Section) -> Result<()> {
     let outcome = rig.drill(scene, &playbook, "40/s")?;
     let amplification = outcome.observed(0).unwrap_or_default();
     section.drills.push(outcome.drill("four tries, Full Jitter, no budget, everything fails", "fail"));
-    section.find("D13", Verdict::of(amplification > 3.5), format!("{amplification:.2}x with four tries and Full Jitter: backoff puts work off, it removes none"));
+    section.find(
+        "D13",
+        Verdict::of(amplification > 3.5),
+        format!("{amplification:.2}x with four tries and Full Jitter: backoff puts work off, it removes none"),
+    );
     Ok(())
 }
 
@@ -168,7 +229,11 @@ fn pools(scene: &Scene, section: &mut Section) -> Result<()> {
     let mut opened = Vec::new();
     for (what, tries, expected) in [("three tries of 200 ms", "3", "fail"), ("one try of 200 ms", "1", "pass")] {
         let rig = Rig::new(scene, 1, &["--tries", tries, "--timeout", "200ms"], &[])?;
-        let playbook = rig.playbook(&format!("pool-{tries}")).phases(["3s", "6s", "3s"]).expect("store connections opened <= 60").expect("web failure latency p99 <= 500ms");
+        let playbook = rig
+            .playbook(&format!("pool-{tries}"))
+            .phases(["3s", "6s", "3s"])
+            .expect("store connections opened <= 60")
+            .expect("web failure latency p99 <= 500ms");
         let load = scene.load(rig.chain.port, &["--rate", "6/s", "--duration", "300s", "--timeout", "5s"])?;
         let outcome = playbook.run(scene, |moment| match moment {
             Moment::Phase("fault") => rig.store.process.signal("STOP"),
@@ -179,7 +244,14 @@ fn pools(scene: &Scene, section: &mut Section) -> Result<()> {
         opened.push(outcome.number("store", "fault", "/connections_opened")?);
         section.drills.push(outcome.drill(format!("the store hangs for 6 s, {what}"), expected));
     }
-    section.find("C12", Verdict::of(opened[0] > 2.0 * opened[1]), format!("{:.0} connections opened in 6 s with three tries, {:.0} with one: each try that times out costs one", opened[0], opened[1]));
+    section.find(
+        "C12",
+        Verdict::of(opened[0] > 2.0 * opened[1]),
+        format!(
+            "{:.0} connections opened in 6 s with three tries, {:.0} with one: each try that times out costs one",
+            opened[0], opened[1]
+        ),
+    );
     Ok(())
 }
 

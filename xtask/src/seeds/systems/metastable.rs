@@ -34,9 +34,33 @@ const FRESH: [&str; 6] = ["--tries", "2", "--timeout", "1s", "--keepalive", "off
 const DEADLINE: [&str; 8] = ["--tries", "2", "--timeout", "1s", "--deadline", "on", "--deadline-default", "1s"];
 
 const CASES: [Case; 5] = [
-    Case { outage: Outage::Deferred, rate: 100, what: "2 tries", chain: &TWO_TRIES, store: &[], expected: "pass", predicted: "recovers after 16 s: 200/s of 300/s" },
-    Case { outage: Outage::Deferred, rate: 200, what: "2 tries", chain: &TWO_TRIES, store: &[], expected: "fail", predicted: "never recovers: 400/s of 300/s" },
-    Case { outage: Outage::Deferred, rate: 200, what: "1 try", chain: &ONE_TRY, store: &[], expected: "pass", predicted: "recovers after 18 s" },
+    Case {
+        outage: Outage::Deferred,
+        rate: 100,
+        what: "2 tries",
+        chain: &TWO_TRIES,
+        store: &[],
+        expected: "pass",
+        predicted: "recovers after 16 s: 200/s of 300/s",
+    },
+    Case {
+        outage: Outage::Deferred,
+        rate: 200,
+        what: "2 tries",
+        chain: &TWO_TRIES,
+        store: &[],
+        expected: "fail",
+        predicted: "never recovers: 400/s of 300/s",
+    },
+    Case {
+        outage: Outage::Deferred,
+        rate: 200,
+        what: "1 try",
+        chain: &ONE_TRY,
+        store: &[],
+        expected: "pass",
+        predicted: "recovers after 18 s",
+    },
     Case {
         outage: Outage::Deferred,
         rate: 200,
@@ -46,7 +70,15 @@ const CASES: [Case; 5] = [
         expected: "pass",
         predicted: "recovers",
     },
-    Case { outage: Outage::Dropped, rate: 200, what: "2 tries, fresh connections", chain: &FRESH, store: &[], expected: "pass", predicted: "recovers at once" },
+    Case {
+        outage: Outage::Dropped,
+        rate: 200,
+        what: "2 tries, fresh connections",
+        chain: &FRESH,
+        store: &[],
+        expected: "pass",
+        predicted: "recovers at once",
+    },
 ];
 
 /// The drills.
@@ -73,7 +105,8 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
         store_arguments.extend(case.store);
         let store = scene.store(&store_arguments)?;
         let chain = scene.chain(1, store.port, case.chain)?;
-        let load = scene.load(chain.port, &["--rate", &format!("{}/s", case.rate), "--duration", "300s", "--timeout", "5s", "--unique-path", "on"])?;
+        let load = scene
+            .load(chain.port, &["--rate", &format!("{}/s", case.rate), "--duration", "300s", "--timeout", "5s", "--unique-path", "on"])?;
         let mut playbook = Playbook::new(&format!("outage-{}", number + 1))
             .ingress("web", chain.port)
             .downstream("store", store.port)

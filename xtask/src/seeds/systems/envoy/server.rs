@@ -71,7 +71,11 @@ impl Envoy {
 fn text(port: u16, admin: u16, store: u16, settings: &Settings) -> String {
     let Settings { budget, per_try, total, base, max, obeys_retry_after } = settings;
     let limit = if budget.is_empty() { "max_retries: 1000000".to_owned() } else { format!("retry_budget: {{{budget}}}") };
-    let limited = if *obeys_retry_after { "rate_limited_retry_back_off: {reset_headers: [{name: Retry-After, format: SECONDS}], max_interval: 10s}" } else { "" };
+    let limited = if *obeys_retry_after {
+        "rate_limited_retry_back_off: {reset_headers: [{name: Retry-After, format: SECONDS}], max_interval: 10s}"
+    } else {
+        ""
+    };
     format!(
         r#"admin: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {admin}}}}}}}
 static_resources:
