@@ -210,6 +210,16 @@ impl Scene {
         text
     }
 
+    /// Waits until all is as it was, since the kernel takes a dead process's programs away a moment later; fails with what differs.
+    #[track_caller]
+    pub(crate) fn assert_restored(&self, before: &str, context: &str) {
+        let begin = Instant::now();
+        while self.dump() != before && begin.elapsed() < Duration::from_secs(20) {
+            std::thread::yield_now();
+        }
+        assert_same(&self.dump(), before, context);
+    }
+
     /// `stormdrill` with these arguments, in the group.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.agent.command(arguments);
