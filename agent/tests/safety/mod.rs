@@ -262,7 +262,7 @@ pub(crate) fn playbook(phases: [&str; 3]) -> String {
 /// Whether the store can be reached now.
 pub(crate) fn is_reachable() -> bool {
     let address: SocketAddr = STORE.parse().unwrap();
-    TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_ok()
+    TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok()
 }
 
 /// Numbers that are the same in every run (splitmix64).
