@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use stormdrill_core::retry::marker::MarkerHeader;
 use stormdrill_core::units;
 
 use crate::diagnostic::Style;
@@ -12,11 +13,13 @@ use crate::exit::Exit;
 use crate::host;
 use crate::playbook_file::Override;
 
+pub mod audit;
 mod clean;
 mod doctor;
 mod observe;
 mod output;
 pub mod plan;
+pub mod predict;
 mod remote;
 mod report;
 mod run;
@@ -110,6 +113,10 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Read configurations of gateways and clients, and say what one request can become. Exits 0, 1 with findings, 64 unreadable.
+    Audit(audit::Arguments),
+    /// Predict, without any traffic, what tries, failures, budgets and capacity lead to.
+    Predict(predict::Arguments),
     /// Remove what a killed drill left in the kernel.
     Clean {
         /// Also end the faults of drills that are still running, whoever runs them and wherever their state is kept.
@@ -152,12 +159,22 @@ struct Observe {
     /// An edge of requests that leave: NAME=ADDR:PORT[/PROTO], as `db=10.0.0.5:3306`, `db=[::1]:3306`. May be given more than once.
     #[arg(long, value_name = "NAME=ADDR:PORT[/PROTO]")]
     downstream: Vec<String>,
+    /// A header of the service's own that carries an attempt number, as `X-Retry-Count`.
+    #[arg(long, value_name = "HEADER", value_parser = parse_marker)]
+    marker: Option<MarkerHeader>,
+    /// List the connections one by one in the JSON, up to 65,536 of them.
+    #[arg(long)]
+    connections: bool,
     /// Stop after this time; without it, at a signal.
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     for_: Option<Duration>,
     /// Write the totals as JSON; `-` is stdout, which is also the default.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+fn parse_marker(text: &str) -> Result<MarkerHeader, String> {
+    if MarkerHeader::is_name(text) { Ok(MarkerHeader::named(text)) } else { Err("it is no header's name".to_owned()) }
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -179,12 +196,14 @@ pub fn main() -> Exit {
     };
     // A daemon's log is read later, when it is too late to ask for more.
     crate::report::log::install(if matches!(cli.command, Command::Serve { .. }) { "info" } else { "warn" });
+    // Those others clean up themselves, or say more.
+    if !matches!(cli.command, Command::Clean { .. } | Command::Doctor { .. } | Command::Run(_) | Command::Serve { .. }) {
+        clean::warn(&cli.state_dir);
+    }
     match cli.command {
         Command::Run(args) => run::run(&args, &cli.state_dir),
-        Command::Validate { playbooks } => playbook_command(|out, err| validate::run(&playbooks, &[], Style::of_stderr(), out, err)),
-        Command::Plan { playbook, set } => {
-            playbook_command(|out, err| plan::run(&playbook, &set, &host::facts(), Style::of_stderr(), out, err))
-        }
+        Command::Validate { playbooks } => answer(|out, err| validate::run(&playbooks, &[], Style::of_stderr(), out, err)),
+        Command::Plan { playbook, set } => answer(|out, err| plan::run(&playbook, &set, &host::facts(), Style::of_stderr(), out, err)),
         Command::Observe(args) => observe::run(&args, &cli.state_dir),
         Command::Serve { config } => serve::run(config.as_deref(), &cli.state_dir),
         Command::Status { json, server } => remote::status(&server, &cli.state_dir, json),
@@ -193,14 +212,17 @@ pub fn main() -> Exit {
         Command::Report { result, format, output } => report::report(&result, format, output.as_deref()),
         Command::Compare { before, after } => report::compare(&before, &after),
         Command::Doctor { json } => doctor::run(json, &cli.state_dir),
+        Command::Audit(args) => answer(|out, err| audit::run(&args, Style::of_stdout(), out, err)),
+        Command::Predict(args) => answer(|out, err| predict::run(&args, Style::of_stderr(), out, err)),
         Command::Clean { force } => clean::run(&cli.state_dir, force),
     }
 }
 
-/// Runs a command that says something about playbooks: a closed pipe ends it quietly.
-fn playbook_command(command: impl FnOnce(&mut dyn io::Write, &mut dyn io::Write) -> io::Result<u8>) -> Exit {
+/// Runs a command that looks at files and answers: a closed pipe ends it quietly.
+fn answer(command: impl FnOnce(&mut dyn io::Write, &mut dyn io::Write) -> io::Result<u8>) -> Exit {
     match command(&mut io::stdout().lock(), &mut io::stderr().lock()) {
         Ok(0) => Exit::Pass,
+        Ok(1) => Exit::Fail,
         Ok(_) => Exit::Usage,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Pass,
         Err(error) => {

@@ -22,6 +22,13 @@ pub fn until(at_ns: u64) -> Duration {
     Duration::from_nanos(at_ns.saturating_sub(monotonic_ns()))
 }
 
+/// What the wall clock showed at nanosecond 0 of the monotonic one, nanoseconds since 1970; `None` if it is set to before that.
+#[must_use]
+pub fn wall_origin_ns() -> Option<u64> {
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
+    u64::try_from(wall.as_nanos()).ok()?.checked_sub(monotonic_ns())
+}
+
 /// The instant that is so long from now.
 #[must_use]
 pub fn after(time: Duration) -> u64 {

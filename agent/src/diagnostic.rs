@@ -13,6 +13,8 @@ use stormdrill_core::playbook::problem::{Problem, Source};
 
 use crate::playbook_file::{ReadError, Rejected};
 
+pub mod finding;
+
 /// Longer lines are not shown: nobody could find the place in them.
 const MAX_LINE: usize = 400;
 
@@ -29,8 +31,18 @@ impl Style {
     /// Colours if standard error is a terminal and `NO_COLOR` is not set.
     #[must_use]
     pub fn of_stderr() -> Self {
+        Self::of(&std::io::stderr())
+    }
+
+    /// The same for standard output.
+    #[must_use]
+    pub fn of_stdout() -> Self {
+        Self::of(&std::io::stdout())
+    }
+
+    fn of(stream: &impl IsTerminal) -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        if wanted && std::io::stderr().is_terminal() { Self::Colours } else { Self::Plain }
+        if wanted && stream.is_terminal() { Self::Colours } else { Self::Plain }
     }
 }
 
@@ -44,12 +56,17 @@ pub fn render(error: &ReadError, style: Style) -> String {
     }
 }
 
-fn problems(rejected: &Rejected, style: Style) -> String {
+/// What draws them, in one look for all.
+fn handler(style: Style) -> GraphicalReportHandler {
     let theme = match style {
         Style::Plain => GraphicalTheme::unicode_nocolor(),
         Style::Colours => GraphicalTheme::unicode(),
     };
-    let handler = GraphicalReportHandler::new_themed(theme).with_context_lines(1).with_wrap_lines(false).with_links(false).with_width(120);
+    GraphicalReportHandler::new_themed(theme).with_context_lines(1).with_wrap_lines(false).with_links(false).with_width(120)
+}
+
+fn problems(rejected: &Rejected, style: Style) -> String {
+    let handler = handler(style);
     let mut out = String::new();
     for problem in &rejected.problems {
         let shown = Shown::new(problem, rejected);

@@ -13,10 +13,13 @@ use stormdrill_core::track::TrackConfig;
 use thiserror::Error;
 use tokio::sync::mpsc;
 
+use crate::claim::{Claim, ClaimError};
 use crate::clock;
 use crate::driver::faults::Faults;
 use crate::driver::{self, DriverError, Outcome, Progress};
 use crate::fault::clean::{self, CleanError, CleanProblem, Force};
+use crate::fault::journal::{self, JournalError};
+use crate::fault::own_ports;
 use crate::fault::plane::{FaultError, Plane};
 use crate::host;
 use crate::load::{self, LoadError};
@@ -32,9 +35,13 @@ pub enum DrillError {
     #[error(transparent)]
     Fault(#[from] FaultError),
     #[error(transparent)]
+    Claim(#[from] ClaimError),
+    #[error(transparent)]
     Probe(#[from] ProbeError),
     #[error(transparent)]
     Driver(#[from] DriverError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     #[error("look for what a killed drill left")]
     Leftovers(#[source] CleanError),
     #[error("a killed drill's fault is still there; `stormdrill clean` has to succeed first")]
@@ -72,12 +79,15 @@ pub fn carry_out(
     let (outcome, load) = runtime.block_on(async {
         // First of all, so that a signal that comes while the probe is loaded ends the drill in good order.
         let mut abort = abort().map_err(DrillError::Runtime)?;
-        let prepared = Plane::new(state_dir).prepare(targets(playbook)).await?;
+        let prepared = Plane::new(state_dir).sparing(own_ports::listening()).prepare(targets(playbook)).await?;
         leave_no_leftovers(state_dir, &mut |line| progress.note(line))?;
         let cgroup = host::scope(&playbook.scope, state_dir)?;
         let probe =
             Probe::attach(&ProbeConfig { cgroup, edges: &playbook.edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
-        let session = Session::new(probe, &playbook.edges, TrackConfig::default());
+        // After what says best which privilege is missing, and before anything is measured.
+        let edges: Vec<EdgeSpec> = targets(playbook).into_iter().map(|(_, edge)| edge).collect();
+        let _claim = Claim::take(state_dir, id, journal::namespace()?, &edges)?;
+        let session = Session::new(probe, &playbook.edges, TrackConfig { marker: playbook.marker.clone(), ..TrackConfig::default() });
         let running = playbook.load.as_ref().map(|load| load::start(load, id)).transpose()?;
         let outcome = driver::drive(playbook, session, Faults::new(prepared), &mut abort, progress).await;
         let health = running.and_then(load::Running::stop);
@@ -113,8 +123,8 @@ pub fn targets(playbook: &Playbook) -> Vec<(FaultSpec, EdgeSpec)> {
 }
 
 fn judged(playbook: &Playbook, outcome: Outcome, load: Option<LoadHealth>, id: String, started_at: String) -> Carried {
-    let Outcome { end, phases, windows, faults, quality } = outcome;
-    let evidence = Evidence { edges: &playbook.edges, phases: &phases, windows: &windows, faults: &faults, load };
+    let Outcome { end, phases, windows, faults, quality, held_up } = outcome;
+    let evidence = Evidence { edges: &playbook.edges, phases: &phases, windows: &windows, faults: &faults, load, held_up: &held_up };
     let judgements = judge::judge(&playbook.expect, &evidence);
     let aborted = match &end {
         End::Complete => None,

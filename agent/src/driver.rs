@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use stormdrill_core::fault::{FaultCounts, FaultOutcome};
 use stormdrill_core::judge::guard::GuardState;
+use stormdrill_core::judge::{HeldUp, MOST_HELD_UP_NS};
 use stormdrill_core::machine::{Effect, End, Event, Machine};
 use stormdrill_core::playbook::Playbook;
 use stormdrill_core::result::DataQuality;
@@ -65,6 +66,8 @@ pub struct Outcome {
     pub faults: Vec<FaultOutcome>,
     /// What was missed.
     pub quality: DataQuality,
+    /// When this loop stood still for longer than it may.
+    pub held_up: Vec<HeldUp>,
 }
 
 /// Runs the drill to its end. `abort` brings reasons to end it early.
@@ -87,6 +90,8 @@ pub async fn drive(
         windows: Vec::new(),
         shown: None,
         renew_at_ns: None,
+        ran_ns: clock::monotonic_ns(),
+        held_up: Vec::new(),
     };
     let ended = driver.run(abort).await;
     if ended.is_err() {
@@ -95,11 +100,11 @@ pub async fn drive(
     }
     let end = ended?;
     let phases = driver.machine.phases().to_vec();
-    let Driver { session, faults, mut windows, progress, .. } = driver;
+    let Driver { session, faults, mut windows, progress, held_up, .. } = driver;
     let (rest, quality) = session.finish()?;
     rest.iter().for_each(|window| progress.window(window));
     windows.extend(rest);
-    Ok(Outcome { end, phases, windows, faults: faults.into_outcomes(), quality })
+    Ok(Outcome { end, phases, windows, faults: faults.into_outcomes(), quality, held_up })
 }
 
 struct Driver<'a> {
@@ -111,15 +116,28 @@ struct Driver<'a> {
     windows: Vec<Window>,
     shown: Option<PhaseName>,
     renew_at_ns: Option<u64>,
+    /// When this loop was last seen to run.
+    ran_ns: u64,
+    held_up: Vec<HeldUp>,
 }
 
 impl Driver<'_> {
+    /// Notes that the loop runs, and for how long it did not.
+    fn beat(&mut self) {
+        let now_ns = clock::monotonic_ns();
+        if now_ns.saturating_sub(self.ran_ns) > MOST_HELD_UP_NS {
+            self.held_up.push(HeldUp { start_ns: self.ran_ns, end_ns: now_ns });
+        }
+        self.ran_ns = now_ns;
+    }
+
     async fn run(&mut self, abort: &mut mpsc::Receiver<String>) -> Result<End, DriverError> {
         self.handle(Event::Begin { now_ns: clock::monotonic_ns() }).await?;
         let mut poll = tokio::time::interval(POLL);
         poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut abort_open = true;
         loop {
+            self.beat();
             if let Some(end) = self.machine.end() {
                 return Ok(end.clone());
             }
@@ -208,7 +226,11 @@ impl Driver<'_> {
     }
 
     async fn apply(&mut self) -> Event {
-        match self.faults.apply().await {
+        self.beat();
+        let applied = self.faults.apply().await;
+        // It takes as long as it takes, between two phases.
+        self.ran_ns = clock::monotonic_ns();
+        match applied {
             Ok(at_ns) => {
                 self.renew_at_ns = Some(clock::monotonic_ns() + RENEW_NS);
                 Event::Applied { at_ns }
@@ -219,7 +241,9 @@ impl Driver<'_> {
 
     async fn remove(&mut self) -> Event {
         self.renew_at_ns = None;
+        self.beat();
         let removed = self.faults.remove().await;
+        self.ran_ns = clock::monotonic_ns();
         self.progress.faults(&self.faults.counts());
         match removed {
             Ok(at_ns) => Event::Removed { at_ns },

@@ -24,15 +24,27 @@ pub mod connect;
 
 pub mod selection;
 
+pub mod members;
+
+pub mod elsewhere;
+
+pub mod host;
+
+pub mod own_ports;
+
 pub mod interface;
 
 mod hook_plan;
+
+mod tally;
 
 pub mod install;
 
 pub mod object;
 
 pub mod journal;
+
+mod namespace;
 
 pub mod name;
 

@@ -70,6 +70,7 @@ const fn symbol(feature: Feature) -> Option<&'static str> {
         Feature::Ifb => Some(" ifb_xmit"),
         Feature::SchNetem => Some(" netem_enqueue"),
         Feature::SchTbf => Some(" tbf_enqueue"),
+        Feature::CgroupBpf => Some(" __cgroup_bpf_run_filter_sock_addr"),
         Feature::Cgroup2 | Feature::SkStorage => None,
     }
 }
@@ -80,12 +81,16 @@ pub(crate) fn facts() -> HostFacts {
     let release = kernel();
     let modules = std::fs::read_to_string(format!("/lib/modules/{release}/modules.dep")).unwrap_or_default();
     let mut facts = HostFacts::default();
+    if let Ok(list) = std::fs::read_to_string("/proc/filesystems") {
+        facts = facts.with(Feature::Cgroup2, list.lines().any(|line| line.trim_start_matches("nodev").trim() == "cgroup2"));
+    }
     if let Ok(symbols) = std::fs::read_to_string("/proc/kallsyms") {
         for feature in Feature::MODULES {
             let built_in = symbol(feature).is_some_and(|symbol| symbols.contains(symbol));
             let installed = modules.contains(&format!("/{}.ko", feature.as_str()));
             facts = facts.with(feature, built_in || installed);
         }
+        facts = facts.with(Feature::CgroupBpf, symbol(Feature::CgroupBpf).is_some_and(|symbol| symbols.contains(symbol)));
     }
     facts.kernel = Some(release);
     facts

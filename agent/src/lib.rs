@@ -30,6 +30,8 @@ pub mod load;
 
 pub mod drill;
 
+pub mod claim;
+
 pub mod config;
 
 pub mod metrics;

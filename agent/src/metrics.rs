@@ -10,9 +10,10 @@ use prometheus::{
     CounterVec, Encoder as _, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 use stormdrill_core::edge::{EdgeSpec, OTHER, Protocol, Role};
-use stormdrill_core::event::ConnectFailure;
 use stormdrill_core::fault::FaultCounts;
-use stormdrill_core::window::{EdgeCounts, EdgeWindow, PhaseName};
+use stormdrill_core::report::json::edge::most;
+use stormdrill_core::status::{self, Status};
+use stormdrill_core::window::{EdgeCounts, EdgeWindow, PhaseName, Recognised};
 
 use crate::probe::Attached;
 
@@ -33,6 +34,24 @@ pub struct EdgeLabel {
     role: &'static str,
     name: String,
     protocol: &'static str,
+    /// Connections and attempts by protocol, so far.
+    connections: BTreeMap<Protocol, u64>,
+    attempts: BTreeMap<Protocol, u64>,
+}
+
+impl EdgeLabel {
+    const fn new(role: &'static str, name: String, protocol: Protocol) -> Self {
+        Self { role, name, protocol: protocol.as_str(), connections: BTreeMap::new(), attempts: BTreeMap::new() }
+    }
+
+    /// The classes that its answers have.
+    fn classes(&self) -> &'static [&'static str] {
+        if [Protocol::Http, Protocol::Http2].iter().any(|protocol| protocol.as_str() == self.protocol) {
+            &["2xx", "3xx", "4xx", "5xx"]
+        } else {
+            &["ok", "error"]
+        }
+    }
 }
 
 /// All metrics.
@@ -151,11 +170,9 @@ impl Metrics {
         }
         drop(seen);
         let name = if fits { edge.name.clone() } else { OTHER.to_owned() };
-        let label = EdgeLabel { role, name, protocol: edge.protocol.unwrap_or(Protocol::Http).as_str() };
+        let label = EdgeLabel::new(role, name, edge.protocol.unwrap_or(Protocol::Http));
         self.count(&label, &EdgeCounts::default());
-        for class in ["2xx", "3xx", "4xx", "5xx"] {
-            self.responses.with_label_values(&[label.role, &label.name, label.protocol, class]);
-        }
+        self.start(&label);
         for evidence in ["marker", "id", "matched"] {
             self.retries.with_label_values(&[label.name.as_str(), evidence]);
         }
@@ -170,7 +187,38 @@ impl Metrics {
     /// The labels of what belongs to no edge.
     #[must_use]
     pub fn other(role: Role) -> EdgeLabel {
-        EdgeLabel { role: role.as_str(), name: OTHER.to_owned(), protocol: Protocol::Http.as_str() }
+        EdgeLabel::new(role.as_str(), OTHER.to_owned(), Protocol::Http)
+    }
+
+    /// The series of an edge by its protocol, with zeros.
+    fn start(&self, label: &EdgeLabel) {
+        self.requests.with_label_values(&[label.role, &label.name, label.protocol]);
+        for class in label.classes() {
+            self.responses.with_label_values(&[label.role, &label.name, label.protocol, class]);
+        }
+    }
+
+    /// More connections and attempts of an edge were recognised: its label follows the most of them. Series of the label before
+    /// stay if they counted anything.
+    pub fn speaks(&self, label: &mut EdgeLabel, connections: &Recognised, attempts: &BTreeMap<Protocol, u64>) {
+        for (protocol, count) in connections.iter() {
+            *label.connections.entry(protocol).or_default() += count;
+        }
+        for (protocol, count) in attempts {
+            *label.attempts.entry(*protocol).or_default() += count;
+        }
+        let Some(now) = most(&label.connections, &label.attempts).map(Protocol::as_str).filter(|now| *now != label.protocol) else {
+            return;
+        };
+        let before = [label.role, label.name.as_str(), label.protocol];
+        if self.requests.with_label_values(&before).get() == 0 {
+            let _ = self.requests.remove_label_values(&before);
+            for class in label.classes() {
+                let _ = self.responses.remove_label_values(&[label.role, label.name.as_str(), label.protocol, class]);
+            }
+        }
+        label.protocol = now;
+        self.start(label);
     }
 
     /// Adds what the kernel counted since the last time.
@@ -183,34 +231,27 @@ impl Metrics {
         open.add(change(more.connections_opened).saturating_sub(change(more.connections_closed)));
     }
 
-    /// Adds answers by status code.
-    pub fn answers(&self, edge: &EdgeLabel, more: &BTreeMap<u16, u64>) {
-        for (code, count) in more {
-            let class = match code {
-                100..=199 => "1xx",
-                200..=299 => "2xx",
-                300..=399 => "3xx",
-                400..=499 => "4xx",
-                500..=599 => "5xx",
-                _ => OTHER,
-            };
-            self.responses.with_label_values(&[edge.role, &edge.name, edge.protocol, class]).inc_by(*count);
+    /// Adds answers as the kernel counts them: by HTTP/1's code, and those of other protocols as errors or not.
+    pub fn answers(&self, edge: &EdgeLabel, more: &BTreeMap<u16, u64>, ok: u64, errors: u64) {
+        let codes = more.iter().map(|(code, count)| (Status::Code(*code).class(), *count));
+        for (class, count) in codes.chain([(Status::Ok.class(), ok), ("error", errors)]).filter(|(_, count)| *count > 0) {
+            self.responses.with_label_values(&[edge.role, &edge.name, edge.protocol, class]).inc_by(count);
         }
     }
 
-    /// Adds what is known of a window's requests once it is final: retries, times, failed connects.
+    /// Adds what is known of a window's requests once it is final: retries, times, failed connects, HTTP/2's answers.
     pub fn requests(&self, edge: &EdgeLabel, window: &EdgeWindow) {
+        // Errors by name are counted by the kernel, as errors.
+        for (text, count) in window.told_status.iter().filter(|(text, _)| !text.starts_with(status::ERROR)) {
+            let class = text.parse().map_or(if text == "grpc:OK" { "ok" } else { "error" }, |code| Status::Code(code).class());
+            self.responses.with_label_values(&[edge.role, &edge.name, edge.protocol, class]).inc_by(*count);
+        }
         for (evidence, count) in [("marker", window.retries.marker), ("id", window.retries.id), ("matched", window.retries.matched)] {
             self.retries.with_label_values(&[edge.name.as_str(), evidence]).inc_by(count);
         }
         if edge.role == Role::Downstream.as_str() {
             for (reason, count) in &window.connect_failures {
-                let reason = match reason {
-                    ConnectFailure::Refused => "refused",
-                    ConnectFailure::TimedOut => "timed_out",
-                    ConnectFailure::Other => OTHER,
-                };
-                self.connect_failures.with_label_values(&[edge.name.as_str(), reason]).inc_by(*count);
+                self.connect_failures.with_label_values(&[edge.name.as_str(), reason.as_str()]).inc_by(*count);
             }
         }
         let times = self.duration.with_label_values(&[edge.role, &edge.name, edge.protocol]);
@@ -291,7 +332,7 @@ mod tests {
         let metrics = Metrics::new().unwrap();
         let label = metrics.label(&edge("store"));
         metrics.count(&label, &EdgeCounts { requests: 3, connections_opened: 2, connections_closed: 1, ..EdgeCounts::default() });
-        metrics.answers(&label, &BTreeMap::from([(200, 2), (503, 1)]));
+        metrics.answers(&label, &BTreeMap::from([(200, 2), (503, 1)]), 0, 0);
         let window = EdgeWindow {
             retries: stormdrill_core::window::Retries { marker: 0, id: 1, matched: 0 },
             latency_ns: vec![2_000_000],
@@ -326,6 +367,34 @@ mod tests {
         ] {
             assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
         }
+    }
+
+    #[test]
+    fn the_protocol_is_the_one_that_most_connections_speak() {
+        let metrics = Metrics::new().unwrap();
+        let mut label = metrics.label(&edge("cache"));
+        let mut recognised = Recognised::default();
+        recognised.add(Protocol::Redis, 2);
+        metrics.speaks(&mut label, &recognised, &BTreeMap::new());
+        metrics.count(&label, &EdgeCounts { requests: 5, ..EdgeCounts::default() });
+        metrics.answers(&label, &BTreeMap::new(), 4, 1);
+        // Later there is more of something else; what was counted stays where it is.
+        let mut recognised = Recognised::default();
+        recognised.add(Protocol::Http2, 3);
+        metrics.speaks(&mut label, &recognised, &BTreeMap::from([(Protocol::Grpc, 9)]));
+        metrics
+            .requests(&label, &EdgeWindow { told_status: BTreeMap::from([("grpc:UNAVAILABLE".to_owned(), 9)]), ..EdgeWindow::default() });
+        let text = metrics.render().unwrap();
+        for line in [
+            r#"stormdrill_requests_total{edge="cache",protocol="redis",role="downstream"} 5"#,
+            r#"stormdrill_responses_total{class="ok",edge="cache",protocol="redis",role="downstream"} 4"#,
+            r#"stormdrill_responses_total{class="error",edge="cache",protocol="redis",role="downstream"} 1"#,
+            r#"stormdrill_requests_total{edge="cache",protocol="grpc",role="downstream"} 0"#,
+            r#"stormdrill_responses_total{class="error",edge="cache",protocol="grpc",role="downstream"} 9"#,
+        ] {
+            assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
+        }
+        assert!(!text.contains(r#"edge="cache",protocol="http""#), "{text}");
     }
 
     #[test]

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use stormdrill_core::edge::{EdgeId, EdgeSpec};
 use stormdrill_core::event::ProbeEvent;
-use stormdrill_core::result::DataQuality;
+use stormdrill_core::result::{DataQuality, Missed};
 
 use stormdrill_core::track::ledger::Ledger;
+use stormdrill_core::track::roster::Listed;
 use stormdrill_core::track::{TrackConfig, Tracker};
 use stormdrill_core::window::{EdgeCounts, KernelWindow, PhaseName, Window};
 
@@ -29,6 +30,19 @@ struct Closing {
     phase: Option<PhaseName>,
     start_ns: u64,
     end_ns: u64,
+}
+
+/// An observation that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// The windows that were not given before.
+    pub windows: Vec<Window>,
+    /// What was missed.
+    pub quality: DataQuality,
+    /// The connections that are listed.
+    pub connections: Vec<Listed>,
+    /// How many are not.
+    pub omitted: u64,
 }
 
 /// A running observation.
@@ -49,6 +63,7 @@ impl Session {
     /// Takes over an attached probe. Nothing is counted into a window until one is opened.
     #[must_use]
     pub fn new(probe: Probe, edges: &[EdgeSpec], config: TrackConfig) -> Self {
+        let config = TrackConfig { wall_origin_ns: config.wall_origin_ns.or_else(clock::wall_origin_ns), ..config };
         Self {
             probe,
             tracker: Tracker::new(edges, config),
@@ -109,6 +124,9 @@ impl Session {
     fn settle(&mut self, closing: Closing) -> Result<(), ProbeError> {
         let snapshot = self.probe.snapshot()?;
         let lost = snapshot.health.events_lost;
+        if lost > self.lost_before {
+            self.tracker.on_loss();
+        }
         let counts = self.counts.close(closing.epoch, snapshot.slot(closing.epoch));
         let status = self.status.close(closing.epoch, &status_of(&snapshot, closing.epoch));
         if let Some(phase) = closing.phase {
@@ -141,7 +159,16 @@ impl Session {
     ///
     /// # Errors
     /// When the kernel's counts cannot be read a last time.
-    pub fn finish(mut self) -> Result<(Vec<Window>, DataQuality), ProbeError> {
+    pub fn finish(self) -> Result<(Vec<Window>, DataQuality), ProbeError> {
+        let finished = self.finish_with_connections()?;
+        Ok((finished.windows, finished.quality))
+    }
+
+    /// The same with the connections one by one, if the configuration lists them.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn finish_with_connections(mut self) -> Result<Finished, ProbeError> {
         let tracker = &mut self.tracker;
         self.probe.drain(|event: ProbeEvent| tracker.on_event(event))?;
         for closing in std::mem::take(&mut self.closing) {
@@ -149,7 +176,8 @@ impl Session {
         }
         let windows = self.tracker.flush(clock::monotonic_ns());
         let quality = self.quality()?;
-        Ok((windows, quality))
+        let (connections, omitted) = self.tracker.connections();
+        Ok(Finished { windows, quality, connections, omitted })
     }
 
     /// What was missed so far.
@@ -158,11 +186,24 @@ impl Session {
     /// When the kernel's health counters cannot be read.
     pub fn quality(&mut self) -> Result<DataQuality, ProbeError> {
         let health = self.probe.snapshot()?.health;
+        let stats = self.tracker.stats();
+        let mismatches = stats.mismatches;
         Ok(DataQuality {
             events_lost: health.events_lost,
             sampling: 1.0,
             unknown_role_connections: health.unknown_role_connections,
             unparsed_connections: health.unparsed_connections,
+            missed: Missed {
+                gaps: health.gaps,
+                segments_over_budget: health.segments_over_budget,
+                assumed_heads: health.assumed_heads,
+                headers_partial: mismatches.headers_partial,
+                headers_unreadable: health.headers_unreadable,
+                storage_failed: health.storage_failed,
+                records_malformed: health.records_malformed,
+                unpaired: mismatches.unpaired_responses + mismatches.unseen_outcomes,
+                forgotten: mismatches.evicted_connections + mismatches.evicted_attempts + stats.evicted_ids + stats.evicted_failures,
+            },
         })
     }
 

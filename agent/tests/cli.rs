@@ -135,7 +135,7 @@ fn observe_says_what_an_edge_looks_like() {
         (vec!["observe"], "--ingress web=:8080"),
         (vec!["observe", "--downstream", "127.0.0.1:9000"], "NAME=ADDRESS:PORT"),
         (vec!["observe", "--downstream", "store=127.0.0.1"], "no port"),
-        (vec!["observe", "--ingress", "web=:8080/mysql"], "http"),
+        (vec!["observe", "--ingress", "web=:8080/gopher"], "`mysql`"),
         (vec!["observe", "--ingress", "web=:8080", "--ingress", "web=:8081"], "a name of its own"),
         (vec!["observe", "--ingress", "web=:8080", "--for", "5"], "`5s`"),
     ] {

@@ -242,10 +242,10 @@ fn a_killed_agents_fault_is_cleaned_up_and_a_living_ones_is_not() {
         let report = clean(state.path(), Force::No).unwrap();
         assert_eq!((report.alive.as_slice(), report.removed.len()), ([holder.id()].as_slice(), 0));
         assert_eq!(client.get("/").0, 503);
-        assert!(clean::leftovers().unwrap().is_empty());
+        assert!(clean::leftovers(state.path()).unwrap().is_empty());
 
         kill(holder);
-        assert_eq!(clean::leftovers().unwrap().len(), 1);
+        assert_eq!(clean::leftovers(state.path()).unwrap().len(), 1);
         let report = clean(state.path(), Force::No).unwrap();
         assert!(report.is_clean(), "{:?}", report.problems);
         assert_eq!((report.removed.len(), report.alive.len()), (1, 0));
@@ -364,7 +364,7 @@ fn a_delay_without_netem_is_refused_before_anything_is_changed() {
         let release = run("uname", &["-r"]);
         let text = error.to_string();
         assert!(matches!(error, FaultError::Missing { module: "sch_netem", .. }), "{text}");
-        assert!(text.contains("delay needs sch_netem") && text.contains(&format!("linux-image-{}", release.trim())), "{text}");
+        assert!(text.contains("delay needs sch_netem") && text.contains(release.trim()), "{text}");
         assert_eq!(dump(), before);
         assert!(has_no_journal(state.path()));
     });

@@ -5,17 +5,14 @@
 
 mod lab;
 
-use std::io::{ErrorKind, IoSliceMut};
+use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd as _;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use lab::{Peer, arriving, dump, edge, in_namespace, is_plausible, run};
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 use stormdrill::fault::plane::{Applied, Plane};
 use stormdrill_core::edge::{EdgeSpec, Role};
-use stormdrill_core::fault::model::{Gemodel, LossModel};
-use stormdrill_core::fault::{Backend, Distribution, FaultKind, FaultSpec, RateLimit};
+use stormdrill_core::fault::{Backend, FaultKind, FaultSpec, RateLimit};
 use stormdrill_core::playbook;
 
 fn peer_edge() -> EdgeSpec {
@@ -99,28 +96,6 @@ fn a_playbooks_fault_reads_back_as_the_same_netem_that_tc_makes() {
 }
 
 #[test]
-fn a_gemodel_loses_its_stationary_share() {
-    in_namespace(|| {
-        let peer = Peer::new();
-        let state = tempfile::tempdir().unwrap();
-        // Long enough for five percent at two deviations or more: 60,000 packets, 4.5% asked each way.
-        let model = Gemodel::of_bursts(0.3, 4.0);
-        let mut fault = apply(state.path(), FaultSpec::new(FaultKind::LossModel(LossModel::Gemodel(model)), "store"));
-        let asked = LossModel::Gemodel(model).share();
-        let mut arrived = 0;
-        lab::while_renewing(&mut [&mut fault], || {
-            for _ in 0..6 {
-                arrived += arriving(&peer, 10_000, 9999, "10.9.0.2");
-            }
-        });
-        let lost = 1.0 - arrived as f64 / 60_000.0;
-        assert!((lost / asked - 1.0).abs() < 0.05, "{lost} of {asked}");
-        assert_eq!(fault.counts().unwrap()[0].hit, 60_000 - arrived);
-        assert!(fault.remove_blocking().error.is_none());
-    });
-}
-
-#[test]
 fn duplicates_are_counted_and_arrive_twice() {
     in_namespace(|| {
         let peer = Peer::new();
@@ -200,57 +175,6 @@ fn reordered_packets_overtake_those_that_the_delay_holds() {
         }
         assert!(is_plausible(early, 200, 0.2), "{early} of 200 were early");
         assert_eq!(fault.counts().unwrap()[0].selected, 200);
-        assert!(fault.remove_blocking().error.is_none());
-    });
-}
-
-/// The sender's clock in a packet, and the kernel's when it arrived; `None` when none comes any more.
-fn stamped(socket: &UdpSocket) -> Option<(Duration, Duration)> {
-    let mut buffer = [0; 8];
-    let mut control = nix::cmsg_space!(libc::timespec);
-    let mut into = [IoSliceMut::new(&mut buffer)];
-    let message = recvmsg::<()>(socket.as_raw_fd(), &mut into, Some(&mut control), MsgFlags::empty()).ok()?;
-    let stamp = message.cmsgs().unwrap().find_map(|control| match control {
-        ControlMessageOwned::ScmTimestampns(stamp) => Some(Duration::from(stamp)),
-        _ => None,
-    });
-    Some((Duration::from_nanos(u64::from_ne_bytes(buffer)), stamp.unwrap()))
-}
-
-#[test]
-fn a_normal_distribution_has_the_middle_and_the_spread_that_were_asked() {
-    in_namespace(|| {
-        let peer = Peer::new();
-        let state = tempfile::tempdir().unwrap();
-        let kind =
-            FaultKind::Delay { time: Duration::from_millis(50), jitter: Duration::from_millis(10), distribution: Distribution::Normal };
-        let mut fault = apply(state.path(), FaultSpec::new(kind, "store"));
-        let receiver = peer.run(|| UdpSocket::bind("10.9.0.2:9999").unwrap());
-        receiver.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
-        let sender = UdpSocket::bind("10.9.0.1:0").unwrap();
-        // Both ends of a delay are the kernel's clock: this reader may be late, the packet's arrival is not.
-        setsockopt(&receiver, sockopt::ReceiveTimestampns, &true).unwrap();
-        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let worker = std::thread::spawn(move || {
-            for _ in 0..3000 {
-                let now = u64::try_from(now().as_nanos()).unwrap();
-                sender.send_to(&now.to_ne_bytes(), "10.9.0.2:9999").unwrap();
-                std::thread::sleep(Duration::from_micros(500));
-            }
-        });
-        let mut delays = Vec::new();
-        lab::while_renewing(&mut [&mut fault], || {
-            while let Some((sent, arrived)) = stamped(&receiver) {
-                delays.push((arrived.saturating_sub(sent)).as_secs_f64() * 1000.0);
-            }
-        });
-        worker.join().unwrap();
-        assert_eq!(delays.len(), 3000);
-        // By quartiles: a machine that stalls holds up some packets for long, and moments would tell of those.
-        delays.sort_by(f64::total_cmp);
-        let (mean, deviation) = (delays[1500], (delays[2250] - delays[750]) / 1.349);
-        assert!((mean / 50.0 - 1.0).abs() < 0.05, "mean {mean} ms");
-        assert!((deviation / 10.0 - 1.0).abs() < 0.05, "deviation {deviation} ms");
         assert!(fault.remove_blocking().error.is_none());
     });
 }
@@ -349,60 +273,5 @@ fn exclusions_win_on_this_kernel_too() {
         assert_eq!(arriving(&peer, 50, 9999, "10.9.0.2"), 0);
         assert_eq!(arriving(&peer, 50, 9998, "10.9.0.2"), 50, "the port is spared");
         assert!(fault.remove_blocking().error.is_none());
-    });
-}
-
-#[test]
-fn losses_from_1_to_80_percent_of_20000_packets_are_what_was_asked() {
-    in_namespace(|| {
-        let peer = Peer::new();
-        let state = tempfile::tempdir().unwrap();
-        for share in [0.01, 0.1, 0.3, 0.8] {
-            let mut fault = apply(state.path(), FaultSpec::new(FaultKind::Loss { share }, "store"));
-            let mut arrived = 0;
-            lab::while_renewing(&mut [&mut fault], || {
-                for _ in 0..4 {
-                    arrived += arriving(&peer, 5000, 9999, "10.9.0.2");
-                }
-            });
-            assert!(is_plausible(20_000 - arrived, 20_000, share), "{share}: {arrived} of 20000 arrived");
-            assert_eq!(fault.counts().unwrap()[0].hit, 20_000 - arrived);
-            assert!(fault.remove_blocking().error.is_none());
-        }
-    });
-}
-
-#[test]
-fn delays_from_1_to_1000_ms_are_what_was_asked_within_a_millisecond_and_two_percent() {
-    in_namespace(|| {
-        let peer = Peer::new();
-        let state = tempfile::tempdir().unwrap();
-        let receiver = peer.run(|| UdpSocket::bind("10.9.0.2:9999").unwrap());
-        receiver.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-        setsockopt(&receiver, sockopt::ReceiveTimestampns, &true).unwrap();
-        let sender = UdpSocket::bind("10.9.0.1:0").unwrap();
-        for asked in [1_u64, 20, 100, 1000] {
-            let kind = FaultKind::Delay { time: Duration::from_millis(asked), jitter: Duration::ZERO, distribution: Distribution::Uniform };
-            let mut fault = apply(state.path(), FaultSpec::new(kind, "store"));
-            let mut delays = Vec::new();
-            lab::while_renewing(&mut [&mut fault], || {
-                for _ in 0..21 {
-                    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-                    sender.send_to(&u64::try_from(now.as_nanos()).unwrap().to_ne_bytes(), "10.9.0.2:9999").unwrap();
-                    if asked < 1000 {
-                        delays.extend(stamped(&receiver));
-                    }
-                }
-                while delays.len() < 21 {
-                    delays.push(stamped(&receiver).unwrap());
-                }
-            });
-            let mut delays: Vec<f64> = delays.iter().map(|(sent, arrived)| arrived.saturating_sub(*sent).as_secs_f64() * 1000.0).collect();
-            delays.sort_by(f64::total_cmp);
-            // The fastest: a stalled machine only adds.
-            let (fastest, asked) = (delays[0], asked as f64);
-            assert!((fastest - asked).abs() <= 1.0 + asked * 0.02, "{asked} ms: {fastest} ms");
-            assert!(fault.remove_blocking().error.is_none());
-        }
     });
 }

@@ -38,26 +38,53 @@ impl Role {
     }
 }
 
-/// The application protocol of an edge.
+/// The application protocol of an edge, or of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
     /// HTTP/1.0 and HTTP/1.1 in the clear.
     Http,
+    /// HTTP/2 in the clear.
+    Http2,
+    /// gRPC over HTTP/2.
+    Grpc,
+    /// Redis: RESP2, RESP3 and inline commands.
+    Redis,
+    /// MySQL's client/server protocol, MariaDB's included.
+    Mysql,
+    /// PostgreSQL's frontend/backend protocol, version 3.
+    Postgres,
+    /// TLS, within which nothing is read.
+    Tls,
 }
 
 impl Protocol {
-    /// All protocols of this version.
-    pub const ALL: [Self; 1] = [Self::Http];
-
-    /// Protocols that are planned, named in playbooks as here.
-    pub const LATER: [&'static str; 6] = ["http2", "grpc", "redis", "mysql", "postgres", "tls"];
+    /// All protocols.
+    pub const ALL: [Self; 7] = [Self::Http, Self::Http2, Self::Grpc, Self::Redis, Self::Mysql, Self::Postgres, Self::Tls];
 
     /// The word used in playbooks, JSON and labels.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
+            Self::Http2 => "http2",
+            Self::Grpc => "grpc",
+            Self::Redis => "redis",
+            Self::Mysql => "mysql",
+            Self::Postgres => "postgres",
+            Self::Tls => "tls",
         }
+    }
+
+    /// Requests are streams, answered in any order.
+    #[must_use]
+    pub const fn has_streams(self) -> bool {
+        matches!(self, Self::Http2 | Self::Grpc)
+    }
+
+    /// Answers have HTTP's status codes in the clear, so that the kernel counts them one by one.
+    #[must_use]
+    pub const fn has_codes(self) -> bool {
+        matches!(self, Self::Http)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use crate::edge::{EdgeId, Role};
+use crate::edge::{EdgeId, Protocol, Role};
 
 /// A connection's identity: the kernel's socket cookie, unique while the host is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,6 +27,8 @@ pub struct ProbeEvent {
     pub edge: EdgeId,
     /// Which end it is; `None` when that is unknown.
     pub role: Option<Role>,
+    /// What the connection's bytes were recognised as; `None` if they were not, or not yet.
+    pub protocol: Option<Protocol>,
     /// What happened.
     pub kind: ProbeEventKind,
 }
@@ -59,7 +61,8 @@ pub enum ProbeEventKind {
     ResponseHead {
         /// How many final responses were on this connection before it.
         index: u32,
-        /// Status code from the first line, 100 to 999; interim 1xx (save 101) never appear.
+        /// HTTP's status code, 100 to 999, where interim 1xx (save 101) never appear. Of protocols without such codes,
+        /// [`ANSWERED`] or [`ANSWERED_ERROR`].
         status: u16,
         /// The piece.
         piece: HeadPiece,
@@ -69,6 +72,47 @@ pub enum ProbeEventKind {
         /// How.
         how: Close,
     },
+    /// Something on a stream of an HTTP/2 connection.
+    Stream(StreamEvent),
+}
+
+/// Status of an answer that is no error, of protocols without HTTP's codes.
+pub const ANSWERED: u16 = 1;
+/// Status of an answer that is an error; which one is in its bytes.
+pub const ANSWERED_ERROR: u16 = 2;
+
+/// What happened on an HTTP/2 connection, in one direction. Events of one direction come in the order of its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamEvent {
+    /// The stream; the last one processed in a [`StreamEventKind::GoAway`], 0 where none is meant.
+    pub stream: u32,
+    /// Sent by the server.
+    pub from_server: bool,
+    /// The sender's direction of the stream ends with this.
+    pub ends: bool,
+    /// The connection was joined in its middle: the compression's table is not known.
+    pub joined_late: bool,
+    /// What.
+    pub kind: StreamEventKind,
+}
+
+/// The kinds of [`StreamEvent`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StreamEventKind {
+    /// Bytes of a header block, compressed.
+    Block(HeadPiece),
+    /// The first bytes of a DATA frame.
+    Data(Vec<u8>),
+    /// The direction ended with a DATA frame.
+    End,
+    /// RST_STREAM with its error code.
+    Reset(u32),
+    /// GOAWAY: streams above the number were not processed.
+    GoAway,
+    /// The payload of a SETTINGS frame.
+    Settings(Vec<u8>),
+    /// Bytes of this direction were not read: header blocks may have been missed.
+    Missed,
 }
 
 /// A stretch of a head's bytes.
@@ -93,6 +137,18 @@ pub enum ConnectFailure {
     TimedOut,
     /// Anything else (interrupted, unreachable, closed by the caller).
     Other,
+}
+
+impl ConnectFailure {
+    /// The word used in JSON and labels.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::TimedOut => "timed_out",
+            Self::Other => "other",
+        }
+    }
 }
 
 /// How a connection ended.

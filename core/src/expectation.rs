@@ -73,6 +73,20 @@ pub enum Metric {
     ConnectFailures,
     /// Segments that TCP sent again, per request.
     RetransmitRatio,
+    /// Retries that may carry something out twice, with harm.
+    NonIdempotentRetries,
+    /// Retries of what had been turned down for good.
+    NonretryableRetries,
+    /// Retries before the time that the server had asked for.
+    RetryAfterViolations,
+    /// Standard deviation over mean of the pause before a first retry.
+    BackoffJitter,
+    /// Retries in the fullest hundredth of a second, over the mean.
+    RetryPeakToMean,
+    /// Attempts that began after whoever they were made for had given up.
+    LateStarts,
+    /// How long attempts went on after that.
+    OrphanWork,
     /// Whether the service comes back once the fault is gone: a verdict of its own, asked for by `not metastable`.
     Metastable,
 }
@@ -87,7 +101,7 @@ impl Metric {
     /// Whether more of it is better.
     #[must_use]
     pub const fn is_good(self) -> bool {
-        matches!(self, Self::SuccessRatio | Self::Goodput | Self::ExplicitFailureRatio)
+        matches!(self, Self::SuccessRatio | Self::Goodput | Self::ExplicitFailureRatio | Self::BackoffJitter)
     }
 }
 

@@ -30,6 +30,8 @@ mod health;
 
 mod effect;
 
+mod hidden;
+
 mod outage;
 
 mod doubt;
@@ -63,6 +65,21 @@ pub struct Evidence<'a> {
     pub faults: &'a [FaultOutcome],
     /// Health of the built-in load generator, if one ran.
     pub load: Option<LoadHealth>,
+    /// When stormdrill itself stood still for longer than [`MOST_HELD_UP_NS`].
+    pub held_up: &'a [HeldUp],
+}
+
+/// For how long stormdrill may stand still before its windows are doubted, nanoseconds. Its load starts late then, its windows end late, and
+/// what it drives out of step afterwards is no fault of the service.
+pub const MOST_HELD_UP_NS: u64 = 500_000_000;
+
+/// A time in which stormdrill did not run: stopped, starved or suspended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeldUp {
+    /// The last instant at which it ran before, monotonic nanoseconds.
+    pub start_ns: u64,
+    /// The first at which it ran again.
+    pub end_ns: u64,
 }
 
 /// How late a request of the load generator may start before it counts as late, nanoseconds.

@@ -19,6 +19,8 @@ pub mod expectation;
 
 pub mod event;
 
+pub mod status;
+
 pub mod window;
 
 pub mod machine;
@@ -34,3 +36,7 @@ pub mod judge;
 pub mod result;
 
 pub mod report;
+
+pub mod audit;
+
+pub mod predict;

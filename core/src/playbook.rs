@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::edge::EdgeSpec;
 use crate::expectation::Expectation;
 use crate::fault::FaultSpec;
+use crate::retry::marker::MarkerHeader;
 
 pub mod problem;
 
@@ -66,6 +67,8 @@ pub struct Playbook {
     pub scope: Scope,
     /// `observe.window`, default 10 s.
     pub window: Duration,
+    /// `observe.marker`: a header of the service's own that carries an attempt number.
+    pub marker: Option<MarkerHeader>,
     /// `load`, if stormdrill makes the traffic itself.
     pub load: Option<Load>,
     /// `phases`.

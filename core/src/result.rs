@@ -49,4 +49,29 @@ pub struct DataQuality {
     pub unknown_role_connections: u64,
     /// Connections with bytes that no recogniser took.
     pub unparsed_connections: u64,
+    /// What was seen and not understood, or not kept.
+    pub missed: Missed,
+}
+
+/// What was not understood or not kept, counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Missed {
+    /// Stretches of streams that were missing when later ones came, and could not be remembered.
+    pub gaps: u64,
+    /// Segments too rich in messages to be read in one go; the rest of each was skipped.
+    pub segments_over_budget: u64,
+    /// Requests counted though a part of their head had passed out of order, unread.
+    pub assumed_heads: u64,
+    /// HTTP/2's header blocks of which not all fields could be read.
+    pub headers_partial: u64,
+    /// Packets whose headers could not be read.
+    pub headers_unreadable: u64,
+    /// Sockets for which the kernel had no memory.
+    pub storage_failed: u64,
+    /// Records that could not be decoded.
+    pub records_malformed: u64,
+    /// Answers whose request was not seen, and requests whose answer was not.
+    pub unpaired: u64,
+    /// Connections, attempts, identities and failures forgotten for want of room.
+    pub forgotten: u64,
 }

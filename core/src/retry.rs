@@ -8,10 +8,13 @@ pub mod id;
 pub mod marker;
 pub mod matching;
 
+mod pushback;
+
 use crate::edge::EdgeId;
 use crate::retry::fingerprint::{Fingerprint, join};
 use crate::retry::id::{IdMemory, Ids};
-use crate::retry::matching::{Candidate, Matcher};
+use crate::retry::matching::{Candidate, Ending, Matcher, Predecessor};
+use crate::retry::pushback::Pushbacks;
 use crate::window::Retries;
 
 /// How a retry was recognised, strongest first.
@@ -57,6 +60,33 @@ pub struct Identity {
     pub ids: Ids,
     /// What is asked of whom; `None` for a request that could not be read, which is never compared with others.
     pub print: Option<Fingerprint>,
+    /// What it would mean to do it twice.
+    pub repeat: Repeat,
+    /// How long its sender waits for it.
+    pub deadline: Option<Deadline>,
+    /// The trace that it belongs to, hashed.
+    pub trace: Option<u64>,
+}
+
+/// What it means if a request is carried out twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Repeat {
+    /// Nothing: it is idempotent, it carries an idempotency key, or that is not known.
+    #[default]
+    Harmless,
+    /// Harm, unless the server had answered with an error, after which nothing was done: a statement, a command.
+    HarmfulUnanswered,
+    /// Harm: it is not idempotent.
+    Harmful,
+}
+
+/// When a request's sender stops waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deadline {
+    /// So many nanoseconds after the request.
+    Within(u64),
+    /// At a time of the wall clock, nanoseconds since 1970.
+    At(u64),
 }
 
 /// An attempt that is about to be judged.
@@ -83,8 +113,28 @@ pub struct Finding {
     pub hedge: bool,
     /// Which attempt of its logical request it is on this edge, from 1.
     pub number: u32,
+    /// Of a retry: from the end of the attempt before it, nanoseconds, where that had one and is known.
+    pub gap_ns: Option<u64>,
+    /// Of a retry: the attempt before it was the first.
+    pub is_first_gap: bool,
+    /// Of a retry: what is wrong with it.
+    pub faults: Faults,
     /// The attempt as it has to be given back when it ends.
     pub ticket: Option<Ticket>,
+}
+
+/// What is wrong with a retry, and the one thing that excuses it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent findings, each counted")]
+pub struct Faults {
+    /// The request may be carried out twice, with harm.
+    pub is_harmful: bool,
+    /// The attempt before was turned down for good.
+    pub is_hopeless: bool,
+    /// It came before the time that the server had asked for.
+    pub is_early: bool,
+    /// The attempt before was told that it was not looked at: sending it again is what the protocol wants.
+    pub is_replay: bool,
 }
 
 /// An attempt in flight that later ones may repeat.
@@ -99,13 +149,14 @@ pub struct Ticket {
 pub struct Recogniser {
     ids: IdMemory,
     matcher: Matcher,
+    pushbacks: Pushbacks,
 }
 
 impl Recogniser {
     /// Puts the two memories together.
     #[must_use]
-    pub const fn new(ids: IdMemory, matcher: Matcher) -> Self {
-        Self { ids, matcher }
+    pub fn new(ids: IdMemory, matcher: Matcher) -> Self {
+        Self { ids, matcher, pushbacks: Pushbacks::default() }
     }
 
     /// Judges an attempt, and remembers it for those that follow.
@@ -134,7 +185,49 @@ impl Recogniser {
             Ticket { key, attempt }
         });
         let hedge = evidence == Some(Evidence::Matched) && before.is_some_and(|before| before.open);
-        Finding { evidence, hedge, number, ticket }
+        let mut finding = Finding { evidence, hedge, number, gap_ns: None, is_first_gap: false, faults: Faults::default(), ticket };
+        if let Some(evidence) = evidence {
+            self.look_back(&mut finding, identity, evidence, before, key, start.at_ns);
+        }
+        finding
+    }
+
+    /// What a retry's predecessor says about it.
+    fn look_back(
+        &mut self,
+        finding: &mut Finding,
+        identity: &Identity,
+        evidence: Evidence,
+        before: Option<Predecessor>,
+        key: Option<u64>,
+        at_ns: u64,
+    ) {
+        let ending = before.filter(|before| !before.open).map(|before| before.ending);
+        let pushback = key.and_then(|key| self.pushbacks.take(key, at_ns));
+        finding.gap_ns = ending.map(|ending| at_ns.saturating_sub(ending.end_ns));
+        finding.is_first_gap = before.is_some_and(|before| before.number == 1);
+        let is_replay = ending.is_some_and(|ending| ending.is_unprocessed);
+        let may_have_been_done = match identity.repeat {
+            Repeat::Harmless => false,
+            Repeat::HarmfulUnanswered => before.is_some_and(|before| before.open || !before.ending.is_answered),
+            Repeat::Harmful => true,
+        };
+        finding.faults = Faults {
+            is_harmful: may_have_been_done && !is_replay,
+            // Without a marker or an id, whoever asks again after a refusal may as well be asking anew.
+            is_hopeless: evidence != Evidence::Matched && ending.is_none() && pushback.is_some_and(|pushback| pushback.is_final),
+            is_early: match ending {
+                Some(ending) => ending.wait_ns.is_some_and(|wait_ns| pushback::is_early(ending.end_ns, wait_ns, at_ns)),
+                None => pushback.is_some_and(|pushback| pushback.is_early(at_ns)),
+            },
+            is_replay,
+        };
+    }
+
+    /// The attempt was turned down for good at `end_ns`.
+    pub fn turn_down(&mut self, ticket: &Ticket, end_ns: u64) {
+        self.pushbacks.turned_down(ticket.key, end_ns);
+        self.succeed(ticket);
     }
 
     /// The attempt ended well, or how it ended was not seen.
@@ -142,9 +235,12 @@ impl Recogniser {
         self.matcher.succeed(ticket.key, ticket.attempt.token);
     }
 
-    /// The attempt failed at `end_ns`.
-    pub fn fail(&mut self, ticket: &Ticket, end_ns: u64) {
-        self.matcher.fail(ticket.key, ticket.attempt, end_ns);
+    /// The attempt failed.
+    pub fn fail(&mut self, ticket: &Ticket, ending: Ending) {
+        if let Some(wait_ns) = ending.wait_ns {
+            self.pushbacks.asked_to_wait(ticket.key, ending.end_ns, wait_ns);
+        }
+        self.matcher.fail(ticket.key, ticket.attempt, ending);
     }
 
     /// The memory of identities.
@@ -177,7 +273,7 @@ mod tests {
         if let Some(id) = id {
             ids.push(IdKind::RequestId, id.as_bytes());
         }
-        Identity { marker, ids, print: Some(Fingerprint { target: 5, call: 6, body: BodyPrefix::default() }) }
+        Identity { marker, ids, print: Some(Fingerprint { target: 5, call: 6, body: BodyPrefix::default() }), ..Identity::default() }
     }
 
     fn start(token: u64) -> Start {
@@ -189,7 +285,7 @@ mod tests {
         let mut recogniser = recogniser();
         let finding = recogniser.judge(&first, start(1));
         let ticket = finding.ticket.expect("it has a fingerprint");
-        recogniser.fail(&ticket, 2 * MS);
+        recogniser.fail(&ticket, Ending::silent(2 * MS));
         recogniser.judge(&second, start(3))
     }
 
@@ -232,7 +328,7 @@ mod tests {
     fn a_first_attempt_leaves_the_failure_before_it_to_the_true_retry() {
         let mut recogniser = recogniser();
         let ticket = recogniser.judge(&identity(None, None), start(1)).ticket.expect("fingerprint");
-        recogniser.fail(&ticket, 2 * MS);
+        recogniser.fail(&ticket, Ending::silent(2 * MS));
         assert_eq!(recogniser.judge(&identity(Some(1), None), start(3)).evidence, None);
         assert_eq!(recogniser.judge(&identity(None, None), start(4)).evidence, Some(Evidence::Matched));
     }
@@ -241,7 +337,7 @@ mod tests {
     fn a_marked_retry_uses_the_failure_before_it_up() {
         let mut recogniser = recogniser();
         let ticket = recogniser.judge(&identity(Some(1), None), start(1)).ticket.expect("fingerprint");
-        recogniser.fail(&ticket, 2 * MS);
+        recogniser.fail(&ticket, Ending::silent(2 * MS));
         assert_eq!(recogniser.judge(&identity(Some(2), None), start(3)).evidence, Some(Evidence::Marker));
         assert_eq!(recogniser.judge(&identity(None, None), start(4)).evidence, None);
     }
@@ -268,7 +364,7 @@ mod tests {
         for (edge, caller, expected) in [(0, 0, Some(Evidence::Matched)), (1, 0, None), (0, 9, None)] {
             let mut recogniser = recogniser();
             let ticket = recogniser.judge(&identity(None, None), start(1)).ticket.expect("fingerprint");
-            recogniser.fail(&ticket, 2 * MS);
+            recogniser.fail(&ticket, Ending::silent(2 * MS));
             let second = Start { edge: EdgeId(edge), caller, ..start(3) };
             assert_eq!(recogniser.judge(&identity(None, None), second).evidence, expected, "{edge} {caller}");
         }

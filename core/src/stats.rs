@@ -27,6 +27,8 @@ pub mod power;
 
 pub mod trend;
 
+pub mod variation;
+
 #[cfg(test)]
 pub(crate) mod simulation;
 

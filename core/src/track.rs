@@ -15,6 +15,26 @@ mod head;
 
 pub mod http;
 
+mod answer;
+
+mod heading;
+
+mod statements;
+
+pub mod burst;
+
+pub mod redis;
+
+pub mod mysql;
+
+pub mod postgres;
+
+mod sql;
+
+mod streams;
+
+mod deadlines;
+
 mod attempt;
 
 mod connection;
@@ -22,6 +42,8 @@ mod connection;
 mod pairing;
 
 mod books;
+
+pub mod roster;
 
 mod cohort;
 
@@ -37,13 +59,14 @@ pub(crate) mod hash;
 
 use std::net::SocketAddr;
 
-use crate::edge::{EdgeId, EdgeSpec, Role};
+use crate::edge::{EdgeId, EdgeSpec, Protocol, Role};
 use crate::event::{ProbeEvent, ProbeEventKind};
 use crate::retry::fingerprint;
 use crate::retry::marker::MarkerHeader;
 use crate::track::books::Books;
 use crate::track::order::Order;
 use crate::track::pairing::{Connections, Place, THIS_HOST};
+use crate::track::roster::Listed;
 use crate::track::stats::TrackStats;
 use crate::window::{KernelWindow, Window};
 
@@ -64,6 +87,11 @@ pub struct TrackConfig {
     pub overdue_ns: u64,
     /// The header of the user's own that carries an attempt number.
     pub marker: Option<MarkerHeader>,
+    /// What the wall clock showed at nanosecond 0 of the events' clock, nanoseconds since 1970; without it, absolute deadlines
+    /// are not understood.
+    pub wall_origin_ns: Option<u64>,
+    /// Connections that are listed one by one; 0 lists none.
+    pub max_listed: usize,
     /// Events held back.
     pub max_held: usize,
     /// Connections.
@@ -89,6 +117,8 @@ impl Default for TrackConfig {
             retry_within_ns: 2_000 * MS,
             overdue_ns: 50 * MS,
             marker: None,
+            wall_origin_ns: None,
+            max_listed: 0,
             max_held: 1 << 18,
             // Just below the size at which the table would double to more than a hundred megabytes.
             max_connections: 900_000,
@@ -144,6 +174,11 @@ impl Tracker {
         }
     }
 
+    /// Events were lost: compression that builds on them cannot be followed any more.
+    pub fn on_loss(&mut self) {
+        self.connections.streams.forget();
+    }
+
     /// The kernel closed a window. Windows are closed in the order of their epochs.
     pub fn close_window(&mut self, window: KernelWindow) {
         self.books.cohorts.close(window);
@@ -160,6 +195,7 @@ impl Tracker {
         self.pass_horizons(released_ns);
         // Some events of the window's last moments may be stamped a little after its end.
         let settled_ns = released_ns.saturating_sub(self.config.hold_ns);
+        self.connections.begin_waiting(settled_ns, &mut self.books);
         while self.books.cohorts.oldest_closed().is_some_and(|(window, open)| open == 0 && window.end_ns <= settled_ns) {
             self.finalise_oldest(now_ns);
         }
@@ -177,6 +213,7 @@ impl Tracker {
         for event in self.order.all() {
             self.apply(event);
         }
+        self.connections.begin_waiting(u64::MAX, &mut self.books);
         self.pass_horizons(now_ns);
         while !self.books.cohorts.is_idle() {
             self.finalise_oldest(now_ns);
@@ -194,6 +231,12 @@ impl Tracker {
     #[must_use]
     pub fn open_connections(&self, edge: EdgeId) -> u64 {
         self.books.open_connections(edge)
+    }
+
+    /// The connections one by one, as far as they are listed, and how many are not.
+    #[must_use]
+    pub fn connections(&self) -> (Vec<Listed>, u64) {
+        self.books.roster.all()
     }
 
     /// What was not seen, placed or kept, so far.
@@ -235,10 +278,13 @@ impl Tracker {
 
     fn apply(&mut self, event: ProbeEvent) {
         self.pass_horizons(event.at_ns);
-        let place = Place { conn: event.conn, edge: event.edge, epoch: event.epoch, at_ns: event.at_ns };
+        self.connections.begin_waiting(event.at_ns.saturating_sub(self.config.hold_ns), &mut self.books);
+        let protocol = event.protocol.unwrap_or(Protocol::Http);
+        let place = Place { conn: event.conn, edge: event.edge, protocol, epoch: event.epoch, at_ns: event.at_ns };
         let books = &mut self.books;
         match event.kind {
-            ProbeEventKind::Opened { peer, .. } => {
+            ProbeEventKind::Opened { local, peer } => {
+                books.roster.opened(event.conn, event.edge, Some((local, peer)), event.at_ns);
                 self.connections.opened(place, caller(event.role, peer), books);
             }
             ProbeEventKind::ConnectFailed { reason, .. } => {
@@ -248,7 +294,11 @@ impl Tracker {
             ProbeEventKind::ResponseHead { index, status, piece } => {
                 self.connections.response(place, index, status, &piece, books);
             }
-            ProbeEventKind::Closed { how } => self.connections.closed(place, how, books),
+            ProbeEventKind::Closed { how } => {
+                self.connections.closed(place, how, books);
+                self.books.roster.closed(event.conn, event.at_ns);
+            }
+            ProbeEventKind::Stream(event) => self.connections.stream(place, event, books),
         }
     }
 }

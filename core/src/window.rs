@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::edge::EdgeId;
+use crate::edge::{EdgeId, Protocol};
 use crate::event::{ConnectFailure, Epoch};
+use crate::track::burst::Burst;
 
 pub mod merge;
 
@@ -66,12 +67,47 @@ pub struct EdgeCounts {
     pub request_bytes: u64,
     /// Payload bytes in the response direction.
     pub response_bytes: u64,
+    /// Answers that are no errors, of protocols without HTTP's codes.
+    pub ok: u64,
+    /// Answers that are errors, of protocols without HTTP's codes.
+    pub errors: u64,
+    /// Connections by the protocol that was recognised on them.
+    pub recognised: Recognised,
+}
+
+/// Connections by protocol. Those of gRPC are HTTP/2's: only heads tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Recognised {
+    counts: [u64; Protocol::ALL.len()],
+}
+
+impl Recognised {
+    /// Adds connections.
+    pub fn add(&mut self, protocol: Protocol, count: u64) {
+        let known = Protocol::ALL.iter().position(|other| *other == protocol);
+        if let Some(total) = known.and_then(|at| self.counts.get_mut(at)) {
+            *total = total.saturating_add(count);
+        }
+    }
+
+    /// Those on which there were any.
+    pub fn iter(&self) -> impl Iterator<Item = (Protocol, u64)> {
+        Protocol::ALL.into_iter().zip(self.counts).filter(|(_, count)| *count > 0)
+    }
+
+    fn with(&self, other: &Self, each: fn(u64, u64) -> u64) -> Self {
+        let mut counts = self.counts;
+        for (count, other) in counts.iter_mut().zip(other.counts) {
+            *count = each(*count, other);
+        }
+        Self { counts }
+    }
 }
 
 impl EdgeCounts {
     /// What was added since `earlier`. A counter that is below its earlier value started anew, and counts from zero.
     #[must_use]
-    pub const fn since(&self, earlier: &Self) -> Self {
+    pub fn since(&self, earlier: &Self) -> Self {
         Self {
             requests: grown(self.requests, earlier.requests),
             responses: grown(self.responses, earlier.responses),
@@ -81,12 +117,15 @@ impl EdgeCounts {
             connect_failures: grown(self.connect_failures, earlier.connect_failures),
             request_bytes: grown(self.request_bytes, earlier.request_bytes),
             response_bytes: grown(self.response_bytes, earlier.response_bytes),
+            ok: grown(self.ok, earlier.ok),
+            errors: grown(self.errors, earlier.errors),
+            recognised: self.recognised.with(&earlier.recognised, grown),
         }
     }
 
     /// Both together.
     #[must_use]
-    pub const fn plus(&self, other: &Self) -> Self {
+    pub fn plus(&self, other: &Self) -> Self {
         Self {
             requests: self.requests.saturating_add(other.requests),
             responses: self.responses.saturating_add(other.responses),
@@ -96,6 +135,9 @@ impl EdgeCounts {
             connect_failures: self.connect_failures.saturating_add(other.connect_failures),
             request_bytes: self.request_bytes.saturating_add(other.request_bytes),
             response_bytes: self.response_bytes.saturating_add(other.response_bytes),
+            ok: self.ok.saturating_add(other.ok),
+            errors: self.errors.saturating_add(other.errors),
+            recognised: self.recognised.with(&other.recognised, u64::saturating_add),
         }
     }
 }
@@ -147,8 +189,10 @@ impl Retries {
 /// Why a request failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Failure {
-    /// An answer of class 5xx, or 429.
+    /// An answer that says so: 5xx, 429, and what other protocols have like it (docs/retries.md).
     Status,
+    /// Turned away before anybody looked at it, so that it may be sent again: HTTP/2's `REFUSED_STREAM` and `GOAWAY`.
+    Unprocessed,
     /// The connection was reset before the answer.
     Reset,
     /// The server's side closed without an answer.
@@ -160,11 +204,15 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Status, Self::Unprocessed, Self::Reset, Self::NoAnswer, Self::ClientAbort, Self::Hang];
+
     /// The key in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Status => "status",
+            Self::Unprocessed => "unprocessed",
             Self::Reset => "reset",
             Self::NoAnswer => "no_answer",
             Self::ClientAbort => "client_abort",
@@ -184,9 +232,33 @@ pub struct EdgeWindow {
     pub retries: Retries,
     /// The matched ones among them whose predecessor was still open: hedges, and retries after a silent timeout.
     pub hedges: u64,
-    /// Answers to this window's attempts, by status text (`200`, later `grpc:UNAVAILABLE`).
+    /// Retries of attempts that the server had not looked at, as the protocol allows: part of `retries`.
+    pub replays: u64,
+    /// Retries that may carry something out twice, with harm.
+    pub non_idempotent_retries: u64,
+    /// Retries of what had been turned down for good.
+    pub nonretryable_retries: u64,
+    /// Retries before the time that the server had asked for.
+    pub retry_after_violations: u64,
+    /// Attempts of which it can be told for whom they are made, or until when somebody waits for them.
+    pub accountable: u64,
+    /// Attempts that began after whoever they were made for had given up.
+    pub late_starts: u64,
+    /// Time that attempts went on after that, nanoseconds.
+    pub orphan_ns: u64,
+    /// From the end of each failed attempt to the retry of it, nanoseconds, unsorted.
+    pub gaps_ns: Vec<u64>,
+    /// The same of first retries alone.
+    pub first_gaps_ns: Vec<u64>,
+    /// How the retries were spread over the window.
+    pub burst: Burst,
+    /// Attempts by protocol.
+    pub protocols: BTreeMap<Protocol, u64>,
+    /// Answers to this window's attempts, by status text (`200`, `grpc:UNAVAILABLE`, `ok`, `err:1040`).
     pub status: BTreeMap<String, u64>,
-    /// The kernel's count of the answers that *came* in this window, by code. Exact; `status` goes by the attempts'
+    /// The part of `status` that the kernel does not count by code: HTTP/2's, gRPC's, errors by name.
+    pub told_status: BTreeMap<String, u64>,
+    /// The kernel's count of the answers that *came* in this window, by HTTP/1's code. Exact; `status` goes by the attempts'
     /// start and by events.
     pub kernel_status: BTreeMap<u16, u64>,
     /// This window's attempts that failed, by reason.

@@ -19,9 +19,10 @@ use crate::clock::Clock;
 use crate::counts::{Counter, StatusCounts};
 use crate::headers;
 use crate::lock::lock;
+use crate::policy::breaker::Breaker;
 use crate::policy::budget::Budget;
 use crate::policy::deadline::Deadline;
-use crate::policy::{Marker, RetryPolicy, is_failure};
+use crate::policy::{Marker, RetryAfter, RetryPolicy};
 use crate::pool::{Pool, SendError};
 
 /// A logical request, of which each attempt is a copy.
@@ -48,6 +49,8 @@ pub enum Failure {
     Answer(Response<Bytes>),
     /// It was not answered.
     NoAnswer(SendError),
+    /// The breaker was open: nothing was sent.
+    Open,
 }
 
 /// How a call ended.
@@ -73,6 +76,7 @@ pub struct CallerCounts {
     timeouts: Counter,
     budget_refusals: Counter,
     deadline_refusals: Counter,
+    breaker_refusals: Counter,
 }
 
 /// The settings of a caller.
@@ -95,6 +99,7 @@ pub struct Caller {
     pool: Pool,
     host: HeaderValue,
     budget: Option<Mutex<Budget>>,
+    breaker: Option<Mutex<Breaker>>,
     jitter: Mutex<fastrand::Rng>,
     clock: Clock,
     counts: CallerCounts,
@@ -105,8 +110,9 @@ impl Caller {
     #[must_use]
     pub fn new(config: CallerConfig, pool: Pool, host: HeaderValue, clock: Clock) -> Self {
         let budget = config.policy.budget.map(|limits| Mutex::new(Budget::new(limits)));
+        let breaker = config.policy.breaker.map(|limits| Mutex::new(Breaker::new(limits)));
         let jitter = Mutex::new(fastrand::Rng::with_seed(config.seed));
-        Self { config, pool, host, budget, jitter, clock, counts: CallerCounts::default() }
+        Self { config, pool, host, budget, breaker, jitter, clock, counts: CallerCounts::default() }
     }
 
     /// Tries until there is an answer, the tries are used, the budget refuses, or the deadline is over.
@@ -114,6 +120,10 @@ impl Caller {
         self.counts.requests.add();
         if let Some(budget) = &self.budget {
             lock(budget).request(self.clock.now());
+        }
+        if self.breaker.as_ref().is_some_and(|breaker| !lock(breaker).admits(self.clock.now())) {
+            self.counts.breaker_refusals.add();
+            return Outcome::Failed(Failure::Open);
         }
         let mut before = None;
         let mut attempt = 1;
@@ -127,16 +137,24 @@ impl Caller {
                 self.counts.retries.add();
             }
             let failure = match self.attempt(call, attempt, now, remaining).await {
-                Ok(answer) if !is_failure(answer.status()) => return Outcome::Answered(answer),
+                Ok(answer) if !self.config.policy.on.includes(answer.status()) => {
+                    self.note(Breaker::succeeded);
+                    return Outcome::Answered(answer);
+                }
                 Ok(answer) => Failure::Answer(answer),
                 Err(error) => Failure::NoAnswer(error),
             };
-            if attempt >= self.config.policy.tries {
+            self.note(|breaker| breaker.failed(self.clock.now()));
+            if attempt >= self.config.policy.tries || !self.config.policy.methods.allow(&call.method) {
                 return Outcome::Failed(failure);
             }
-            match self.before_retry(attempt - 1, call.deadline).await {
+            match self.before_retry(attempt - 1, call.deadline, self.asked_to_wait(&failure)).await {
                 Next::Try => before = Some(failure),
-                Next::Refused => return Outcome::Failed(failure),
+                Next::Refused => {
+                    // The breaker takes each try that is refused for one that failed, as the listing does.
+                    (attempt..self.config.policy.tries).for_each(|_| self.note(|breaker| breaker.failed(self.clock.now())));
+                    return Outcome::Failed(failure);
+                }
                 Next::TooLate => return Outcome::TooLate(Some(failure)),
             }
             attempt += 1;
@@ -144,9 +162,10 @@ impl Caller {
     }
 
     /// Asks the deadline, then the budget, and waits. The deadline first: a retry that cannot start costs no budget.
-    async fn before_retry(&self, retry: u32, deadline: Option<Deadline>) -> Next {
+    async fn before_retry(&self, retry: u32, deadline: Option<Deadline>, at_least: Duration) -> Next {
         let now = self.clock.now();
         let wait = self.config.policy.backoff.map_or(Duration::ZERO, |backoff| backoff.wait(retry, lock(&self.jitter).f64()));
+        let wait = wait.max(at_least);
         if deadline.is_some_and(|deadline| deadline.remaining(now + wait).is_none()) {
             self.counts.deadline_refusals.add();
             return Next::TooLate;
@@ -159,6 +178,22 @@ impl Caller {
             self.clock.sleep_until(now + wait).await;
         }
         Next::Try
+    }
+
+    fn note(&self, of: impl FnOnce(&mut Breaker)) {
+        if let Some(breaker) = &self.breaker {
+            of(&mut lock(breaker));
+        }
+    }
+
+    /// How long the answer asks to wait, in whole seconds, if this caller obeys that.
+    fn asked_to_wait(&self, failure: &Failure) -> Duration {
+        let Failure::Answer(answer) = failure else { return Duration::ZERO };
+        if self.config.policy.retry_after == RetryAfter::Ignored {
+            return Duration::ZERO;
+        }
+        let text = answer.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+        Duration::from_secs(text.and_then(|text| text.trim().parse().ok()).unwrap_or(0))
     }
 
     async fn attempt(&self, call: &Call, attempt: u32, now: Duration, remaining: Duration) -> Result<Response<Bytes>, SendError> {

@@ -12,9 +12,11 @@ pub use report::{ChainReport, LayerReport};
 
 use crate::caller::CallerConfig;
 use crate::clock::Clock;
-use crate::policy::backoff::Backoff;
-use crate::policy::budget::BudgetLimits;
-use crate::policy::{Marker, RetryPolicy};
+use crate::policy::backoff::{Backoff, Shape};
+use crate::policy::breaker::BreakerLimits;
+use crate::policy::budget::{BudgetLimits, Counting};
+use crate::policy::{Marker, Methods, RetryAfter, RetryOn, RetryPolicy};
+use crate::pool::Reuse;
 use crate::service::{Listening, ServiceError};
 use layer::{Layer, RunningLayer};
 
@@ -50,6 +52,15 @@ pub enum Deadlines {
     },
 }
 
+/// What a layer does when its own caller hangs up before the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CallerGone {
+    /// It closes its call and makes no further try.
+    Stops,
+    /// It goes on to the end, as services with a thread for each request mostly do.
+    GoesOn,
+}
+
 /// The settings of a chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChainConfig {
@@ -73,6 +84,20 @@ pub struct ChainConfig {
     pub budget: BudgetLimits,
     /// The waits of a budgeted layer.
     pub backoff: Backoff,
+    /// Whether a naive layer waits too.
+    pub naive_waits: bool,
+    /// Which methods a layer retries.
+    pub methods: Methods,
+    /// Which answers a layer retries.
+    pub on: RetryOn,
+    /// Whether a layer waits for a Retry-After.
+    pub retry_after: RetryAfter,
+    /// The breaker of a layer that retries.
+    pub breaker: Option<BreakerLimits>,
+    /// What a layer does for a caller that has gone.
+    pub caller_gone: CallerGone,
+    /// What becomes of a layer's connections after an answer.
+    pub reuse: Reuse,
     /// The markers that every layer sends.
     pub marker: Marker,
     /// The seed of the jitter.
@@ -92,8 +117,15 @@ impl ChainConfig {
             retry: RetryLayers::All,
             deadlines: Deadlines::Ignored,
             timeout: Duration::from_secs(1),
-            budget: BudgetLimits { share: 0.1, floor: 3, window: Duration::from_secs(10) },
-            backoff: Backoff { base: Duration::from_millis(20), max: Duration::from_secs(1) },
+            budget: BudgetLimits { share: 0.1, floor: 3, window: Duration::from_secs(10), counting: Counting::Sliding },
+            backoff: Backoff { base: Duration::from_millis(20), max: Duration::from_secs(1), shape: Shape::Full },
+            naive_waits: false,
+            methods: Methods::All,
+            on: RetryOn::Failures,
+            retry_after: RetryAfter::Ignored,
+            breaker: None,
+            caller_gone: CallerGone::Stops,
+            reuse: Reuse::KeepAlive,
             marker: Marker::Id,
             seed: 1,
         }
@@ -118,10 +150,18 @@ impl ChainConfig {
             RetryLayers::Only(chosen) => number == chosen,
             RetryLayers::Innermost => number == self.layers.len(),
         };
-        match self.policy {
-            _ if !retries => RetryPolicy::fail_fast(),
-            Policy::Naive => RetryPolicy::naive(self.tries),
-            Policy::Budgeted => RetryPolicy { tries: self.tries, backoff: Some(self.backoff), budget: Some(self.budget) },
+        if !retries {
+            return RetryPolicy::fail_fast();
+        }
+        let waits = self.policy == Policy::Budgeted || self.naive_waits;
+        RetryPolicy {
+            tries: self.tries,
+            backoff: waits.then_some(self.backoff),
+            budget: (self.policy == Policy::Budgeted).then_some(self.budget),
+            methods: self.methods,
+            on: self.on,
+            retry_after: self.retry_after,
+            breaker: self.breaker,
         }
     }
 }
@@ -151,7 +191,7 @@ impl RunningChain {
                 // Layers draw different jitter, each the same in every run.
                 seed: config.seed.wrapping_add(index as u64),
             };
-            let layer = Layer::new(name, next, caller, config.deadlines, clock);
+            let layer = Layer::new(name, next, caller, config, clock);
             let layer = RunningLayer::start(layer, SocketAddr::new(config.address, *port)).await?;
             next = layer.listening().address();
             layers.insert(0, layer);

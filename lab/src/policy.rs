@@ -1,12 +1,14 @@
 //! When to try again: pure rules, with time and chance as arguments.
 
-use hyper::StatusCode;
+use hyper::{Method, StatusCode};
 
 pub mod backoff;
+pub mod breaker;
 pub mod budget;
 pub mod deadline;
 
 use backoff::Backoff;
+use breaker::BreakerLimits;
 use budget::BudgetLimits;
 
 /// Which headers tell the callee that an attempt is one of several.
@@ -45,13 +47,72 @@ pub struct RetryPolicy {
     pub backoff: Option<Backoff>,
     /// The limit of retries against requests; none means no limit.
     pub budget: Option<BudgetLimits>,
+    /// Which methods are retried.
+    pub methods: Methods,
+    /// Which answers are.
+    pub on: RetryOn,
+    /// Whether a Retry-After is waited for.
+    pub retry_after: RetryAfter,
+    /// The breaker before all tries; none means none.
+    pub breaker: Option<BreakerLimits>,
+}
+
+/// Which methods are retried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Methods {
+    /// Every method.
+    All,
+    /// GET, HEAD, OPTIONS, TRACE, PUT and DELETE.
+    Idempotent,
+}
+
+impl Methods {
+    /// Whether this one is.
+    #[must_use]
+    pub fn allow(self, method: &Method) -> bool {
+        self == Self::All || method.is_idempotent()
+    }
+}
+
+/// Which answers are retried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum RetryOn {
+    /// Any 5xx, and 429.
+    Failures,
+    /// Any 4xx too, which cannot get better.
+    Errors,
+}
+
+impl RetryOn {
+    /// Whether this one is.
+    #[must_use]
+    pub fn includes(self, status: StatusCode) -> bool {
+        is_failure(status) || self == Self::Errors && status.is_client_error()
+    }
+}
+
+/// What becomes of a Retry-After in a failed answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum RetryAfter {
+    /// It is not read.
+    Ignored,
+    /// No retry begins before it is over.
+    Obeyed,
 }
 
 impl RetryPolicy {
     /// Retries at once and without limit until `tries` attempts are spent.
     #[must_use]
     pub fn naive(tries: u32) -> Self {
-        Self { tries, backoff: None, budget: None }
+        Self {
+            tries,
+            backoff: None,
+            budget: None,
+            methods: Methods::All,
+            on: RetryOn::Failures,
+            retry_after: RetryAfter::Ignored,
+            breaker: None,
+        }
     }
 
     /// Never retries.

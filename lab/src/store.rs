@@ -55,6 +55,19 @@ pub struct StoreConfig {
     pub seed: u64,
     /// What becomes of requests that nobody waits for any more.
     pub expired: Expired,
+    /// The Retry-After of every answer, in seconds; successful ones have it too, since an injected fault may make failures of them.
+    pub retry_after: Option<u32>,
+    /// What [`RunningStore::dip`] does.
+    pub dip: Dip,
+}
+
+/// A time of little capacity.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dip {
+    /// Requests a second, above 0; the rest is answered 503.
+    pub capacity: f64,
+    /// How long.
+    pub lasts: Duration,
 }
 
 impl Default for StoreConfig {
@@ -69,6 +82,8 @@ impl Default for StoreConfig {
             delay: Duration::ZERO,
             seed: 1,
             expired: Expired::Serve,
+            retry_after: None,
+            dip: Dip { capacity: 1.0, lasts: Duration::ZERO },
         }
     }
 }
@@ -96,6 +111,13 @@ impl RunningStore {
     #[must_use]
     pub fn listening(&self) -> &Listening {
         &self.listening
+    }
+
+    /// Lets the capacity dip from now on.
+    pub fn dip(&self) {
+        let store = &self.store;
+        let dip = store.config.dip;
+        *lock(&store.dip) = Some((store.clock.now() + dip.lasts, Capacity::new(dip.capacity, Queue::Reject)));
     }
 
     /// The counts so far.
@@ -134,6 +156,8 @@ struct Store {
     config: StoreConfig,
     clock: Clock,
     capacity: Option<Mutex<Capacity>>,
+    /// The end of a dip and what is served in it.
+    dip: Mutex<Option<(Duration, Capacity)>>,
     chance: Mutex<fastrand::Rng>,
     /// Hashes of the ids seen: a million of them collide with a probability of 3 in 10^8.
     seen: Mutex<HashSet<u64>>,
@@ -155,6 +179,7 @@ impl Store {
     fn new(config: StoreConfig, clock: Clock) -> Self {
         Self {
             capacity: config.capacity.map(|per_second| Mutex::new(Capacity::new(per_second, config.queue))),
+            dip: Mutex::default(),
             chance: Mutex::new(fastrand::Rng::with_seed(config.seed)),
             seen: Mutex::default(),
             hasher: RandomState::new(),
@@ -201,6 +226,11 @@ impl Store {
     }
 
     fn admit(&self, now: Duration, limit: Option<Duration>) -> Admission {
+        if let Some((end, dip)) = &mut *lock(&self.dip)
+            && now < *end
+        {
+            return dip.admit(now, limit);
+        }
         let Some(capacity) = &self.capacity else { return Admission::Served(now) };
         let mut capacity = lock(capacity);
         let admission = capacity.admit(now, limit);
@@ -211,7 +241,11 @@ impl Store {
     fn answer(&self, arrival: Arrival<'_>, status: StatusCode, body: &'static str) -> Response<Full<Bytes>> {
         self.counts.responses.add(status);
         arrival.answered();
-        service::json(status, body)
+        let mut response = service::json(status, body);
+        if let Some(seconds) = self.config.retry_after {
+            response.headers_mut().insert(hyper::header::RETRY_AFTER, seconds.into());
+        }
+        response
     }
 }
 

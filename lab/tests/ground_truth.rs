@@ -7,7 +7,7 @@ use std::time::Duration;
 use stormdrill_lab::chain::{ChainConfig, Deadlines, RetryLayers};
 use stormdrill_lab::load::{self, LoadConfig, LoadReport};
 use stormdrill_lab::policy::Marker;
-use stormdrill_lab::policy::budget::BudgetLimits;
+use stormdrill_lab::policy::budget::{BudgetLimits, Counting};
 use stormdrill_lab::pool::Reuse;
 use stormdrill_lab::rig::{RigReport, RunningRig};
 use stormdrill_lab::store::StoreConfig;
@@ -93,7 +93,7 @@ async fn a_budget_bounds_retries_when_everything_fails_and_only_one_layer_retrie
 async fn budgets_at_every_layer_multiply_too() {
     let chain = ChainConfig {
         retry: RetryLayers::All,
-        budget: BudgetLimits { share: 0.5, floor: 0, window: Duration::from_secs(10) },
+        budget: BudgetLimits { share: 0.5, floor: 0, window: Duration::from_secs(10), counting: Counting::Sliding },
         ..budgeted(2)
     };
     let (load, rig) = run(failing(1.0), chain, |entry| LoadConfig { count: Some(200), ..LoadConfig::open(entry, 400.0) }).await;

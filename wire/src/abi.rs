@@ -61,6 +61,28 @@ pub mod protocol {
     pub const ANY: u8 = 0;
     /// HTTP/1.x.
     pub const HTTP1: u8 = 1;
+    /// HTTP/2, gRPC included.
+    pub const HTTP2: u8 = 2;
+    /// Redis: RESP2, RESP3 and inline commands.
+    pub const REDIS: u8 = 3;
+    /// MySQL's client/server protocol.
+    pub const MYSQL: u8 = 4;
+    /// PostgreSQL's frontend/backend protocol, version 3.
+    pub const POSTGRES: u8 = 5;
+    /// TLS records: nothing within is read.
+    pub const TLS: u8 = 6;
+    /// None of the above.
+    pub const UNKNOWN: u8 = 7;
+    /// Number of values.
+    pub const COUNT: usize = 8;
+}
+
+/// Values of [`EventHeader::status`] in a `RESPONSE` record of a protocol without HTTP's status codes.
+pub mod outcome {
+    /// Answered.
+    pub const OK: u16 = 1;
+    /// Answered with an error; which one is in the data.
+    pub const ERROR: u16 = 2;
 }
 
 /// The single element of the settings map.
@@ -116,6 +138,12 @@ pub struct EdgeCounters {
     pub events_lost: u64,
     /// Connections whose bytes are not HTTP/1.x.
     pub unparsed_connections: u64,
+    /// Answers that are no errors, of protocols without HTTP's status codes.
+    pub ok: u64,
+    /// Answers that are errors, of protocols without HTTP's status codes.
+    pub errors: u64,
+    /// Connections by the protocol that was recognised on them; see [`protocol`].
+    pub protocols: [u64; protocol::COUNT],
     /// Final responses by status code, from [`FIRST_STATUS`].
     pub status: [u64; STATUS_CODES],
 }
@@ -154,6 +182,23 @@ pub mod kind {
     pub const RESPONSE: u8 = 4;
     /// Ended; `status` says how.
     pub const CLOSED: u8 = 5;
+    /// HTTP/2: bytes of a header block, HPACK-coded, without padding and priority fields. `index` is the stream, `offset`
+    /// counts from the block's first byte over its CONTINUATION frames. [`EventHeader::COMPLETE`](super::EventHeader)
+    /// comes with its last byte. Records of one direction come in the order of the stream; a block whose records have a hole was
+    /// not captured whole.
+    pub const BLOCK: u8 = 6;
+    /// HTTP/2: the direction of stream `index` ended with a DATA frame.
+    pub const STREAM_END: u8 = 7;
+    /// HTTP/2: RST_STREAM for stream `index`; the data is the error code, 4 bytes in network order.
+    pub const STREAM_RESET: u8 = 8;
+    /// HTTP/2: the first bytes of a DATA frame of stream `index`.
+    pub const STREAM_DATA: u8 = 9;
+    /// HTTP/2: GOAWAY; `index` is the last stream, the data is the error code, 4 bytes in network order.
+    pub const GO_AWAY: u8 = 10;
+    /// HTTP/2: the payload of a SETTINGS frame that is no acknowledgement.
+    pub const SETTINGS: u8 = 11;
+    /// HTTP/2: bytes of this direction were not read, so that header blocks may have been missed.
+    pub const STREAMS_MISSED: u8 = 12;
 }
 
 /// Values of [`EventHeader::status`] in a `CONNECT_FAILED` record.
@@ -204,8 +249,10 @@ pub struct EventHeader {
     pub kind: u8,
     /// [`EventHeader::COMPLETE`] and the like.
     pub flags: u8,
+    /// See [`protocol`].
+    pub protocol: u8,
     /// Must be zero.
-    pub reserved: u32,
+    pub reserved: [u8; 3],
 }
 
 impl EventHeader {
@@ -213,6 +260,12 @@ impl EventHeader {
     pub const COMPLETE: u8 = 1;
     /// Fewer bytes were captured than passed.
     pub const TRUNCATED: u8 = 2;
+    /// HTTP/2: the direction of the stream ends with this.
+    pub const END_STREAM: u8 = 4;
+    /// HTTP/2: sent by the server.
+    pub const FROM_SERVER: u8 = 8;
+    /// HTTP/2: the connection was joined in its middle: the decoder's table is not known.
+    pub const JOINED_LATE: u8 = 16;
 }
 
 /// Both ends of a connection; IPv4 as IPv4-mapped.
@@ -245,8 +298,8 @@ const _: () = {
     assert!(size_of::<EdgeRule>() == 40);
     assert!(size_of::<Rules>() == 40 * MAX_NAMED_EDGES);
     assert!(size_of::<Settings>() == 16);
-    assert!(size_of::<EdgeCounters>() == 80 + 8 * STATUS_CODES);
-    assert!(core::mem::offset_of!(EdgeCounters, status) == 80);
+    assert!(size_of::<EdgeCounters>() == 96 + 8 * protocol::COUNT + 8 * STATUS_CODES);
+    assert!(core::mem::offset_of!(EdgeCounters, status) == 96 + 8 * protocol::COUNT);
     assert!(size_of::<EventHeader>() == 40);
     assert!(core::mem::offset_of!(EventHeader, edge) == 32);
     assert!(size_of::<Addresses>() == 36);

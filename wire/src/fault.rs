@@ -4,6 +4,10 @@
 //! turns an edge and a direction into a rule of the packet's own terms before it loads the object. Addresses carry their family in the
 //! trie key, so that `::/0` cannot match IPv4. Ports are a bitmap: one look-up, however many ports and ranges are listed.
 
+pub mod exchange;
+pub mod http2;
+pub mod request;
+
 /// Longest time for which the kernel honours a fault without a renewal, nanoseconds.
 pub const LEASE_NS: u64 = 3_000_000_000;
 
@@ -28,6 +32,17 @@ pub const MANAGEMENT_SELECTED: u32 = 1 << 5;
 /// A packet without ports is selected although the rule asks for ports: it has exclusions only.
 pub const PORTLESS_SELECTED: u32 = 1 << 6;
 
+/// The other end's address is looked up as well.
+pub const BY_PEER_ADDRESS: u32 = 1 << 7;
+/// The other end's address is selected although no prefix covers it: there are exclusions only.
+pub const UNLISTED_PEER_SELECTED: u32 = 1 << 8;
+/// Only packets that a socket of the cgroup sends.
+pub const MEMBERS_SEND: u32 = 1 << 9;
+/// Only packets of connections on which a socket of the cgroup has sent something: those that arrive have no socket yet.
+pub const MEMBERS_RECEIVE: u32 = 1 << 10;
+/// A share of the connections is selected.
+pub const BY_FLOW: u32 = 1 << 11;
+
 /// Value of an address prefix: packets that it covers are left alone.
 pub const ADDRESS_EXCLUDED: u8 = 0;
 /// Value of an address prefix: packets that it covers are selected.
@@ -51,8 +66,14 @@ pub struct FaultRule {
     pub ifb: u32,
     /// Status digits in ASCII, the fourth byte unused.
     pub status: [u8; 4],
-    /// Always 0.
-    pub reserved: u32,
+    /// The byte that is written over the status of an HTTP/2 response; 0 leaves those alone.
+    pub http2_status: u32,
+    /// With [`BY_FLOW`], a connection is selected when a 32-bit hash of it is below this.
+    pub flow_threshold: u64,
+    /// Seed of that hash.
+    pub flow_seed: u64,
+    /// TCP ports that are spared at either end like SSH's; 0 for none.
+    pub own_ports: [u16; 4],
 }
 
 /// What a program counted on one CPU.
@@ -99,24 +120,16 @@ pub const fn ipv6_key(a: [u8; 16]) -> AddressKey {
     ]
 }
 
-/// Bytes of a status line up to the end of its code.
-pub const STATUS_LINE: usize = 12;
+/// Bytes of a status line before its code.
+pub const STATUS_AT: u32 = 9;
 
-/// The code of a status line `HTTP/1.x NNN`, if the bytes are one and the response can be given another code.
+/// Whether a response with this code can be given another.
 ///
 /// A 1xx is no final response. A 204 or 304 has no body and no length: under another code its client would wait for a body.
 #[must_use]
 #[inline(always)]
-pub const fn rewritable_status(line: &[u8; STATUS_LINE]) -> Option<u16> {
-    let [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor, b' ', a, b, c] = *line else {
-        return None;
-    };
-    if !minor.is_ascii_digit() || !a.is_ascii_digit() || !b.is_ascii_digit() || !c.is_ascii_digit() {
-        return None;
-    }
-    // Each is a digit, so that the largest value is 999.
-    let code = (a - b'0') as u16 * 100 + (b - b'0') as u16 * 10 + (c - b'0') as u16;
-    if code < 200 || code > 599 || code == 204 || code == 304 { None } else { Some(code) }
+pub const fn is_rewritable(status: u16) -> bool {
+    status >= 200 && status <= 599 && status != 204 && status != 304
 }
 
 /// One step of a 64-bit mix (the finaliser of SplitMix64 over a running value).
@@ -139,7 +152,7 @@ pub const fn draw(seed: u64, flow: u64, sequence: u32) -> u32 {
 }
 
 const _: () = {
-    assert!(size_of::<FaultRule>() == 40);
+    assert!(size_of::<FaultRule>() == 64);
     assert!(core::mem::offset_of!(FaultRule, flags) == 16);
     assert!(core::mem::offset_of!(FaultRule, status) == 32);
     assert!(size_of::<FaultStats>() == 40);
@@ -147,12 +160,18 @@ const _: () = {
 
 #[cfg(feature = "user")]
 mod user {
+    use super::exchange::Exchange;
+    use super::request::RequestRule;
     use super::{FaultRule, FaultStats};
 
     // SAFETY: `repr(C)`, integers only, no padding (asserted above), so every bit pattern is a value.
     unsafe impl aya::Pod for FaultRule {}
     // SAFETY: as above.
     unsafe impl aya::Pod for FaultStats {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for RequestRule {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for Exchange {}
 }
 
 #[cfg(test)]
@@ -161,22 +180,8 @@ mod tests {
 
     #[test]
     fn only_final_responses_that_keep_their_framing_are_rewritten() {
-        for (line, expected) in [
-            (b"HTTP/1.1 200", Some(200)),
-            (b"HTTP/1.0 404", Some(404)),
-            (b"HTTP/1.1 599", Some(599)),
-            (b"HTTP/1.1 100", None),
-            (b"HTTP/1.1 101", None),
-            (b"HTTP/1.1 204", None),
-            (b"HTTP/1.1 304", None),
-            (b"HTTP/1.1 600", None),
-            (b"HTTP/1.1 2x0", None),
-            (b"HTTP/2.0 200", None),
-            (b"GET / HTTP/1", None),
-            (b"HTTP/1.1200 ", None),
-        ] {
-            assert_eq!(rewritable_status(line), expected, "{}", line.escape_ascii());
-        }
+        let codes = [100, 101, 199, 200, 204, 206, 304, 404, 599, 600];
+        assert_eq!(codes.map(is_rewritable), [false, false, false, true, false, true, false, true, true, false]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! A plain binary without async: tasks run other programs and wait for them.
 
+mod bench;
 mod bpf;
 mod build;
 mod check;
@@ -14,6 +15,7 @@ mod objects;
 mod paths;
 mod route;
 mod say;
+mod seeds;
 mod setup;
 mod test;
 mod tidy;
@@ -50,10 +52,14 @@ enum Task {
     Tidy,
     /// Licences, duplicates and sources of the dependencies
     Deny,
+    /// Measure what faults cost, beside other tools
+    Bench(bench::Options),
     /// Two drills against the lab's chain of services
     Demo,
     /// schemathesis against the running daemon
     FuzzApi(fuzz_api::Options),
+    /// The articles' claims, tried on the real systems; writes docs/seeds.md
+    Seeds(seeds::Options),
 }
 
 fn main() -> ExitCode {
@@ -79,8 +85,10 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Ci => return test::run(&test::Options::all(), true),
         Task::Tidy => tidy::run()?,
         Task::Deny => deny::run()?,
+        Task::Bench(options) => bench::run(&options)?,
         Task::Demo => demo::run()?,
         Task::FuzzApi(options) => fuzz_api::run(&options)?,
+        Task::Seeds(options) => return seeds::run(&options),
     }
     Ok(ExitCode::SUCCESS)
 }

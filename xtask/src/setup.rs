@@ -18,7 +18,7 @@ pub(crate) use linker::{Linker, installed as installed_linker};
 pub(crate) use needs::Part;
 
 use crate::route::{self, Choice, Refusal, Route};
-use crate::{command, say};
+use crate::{command, say, seeds};
 
 /// What `setup` can be asked for.
 #[derive(Args, Debug)]
@@ -38,8 +38,8 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let parts: &[Part] = match (options.build, options.test) {
         (true, false) => &[Part::Build],
-        (false, true) => &[Part::Vm, Part::Test],
-        _ => &[Part::Build, Part::Vm, Part::Test],
+        (false, true) => &[Part::Vm, Part::Test, Part::Seeds],
+        _ => &[Part::Build, Part::Vm, Part::Test, Part::Seeds],
     };
     let changed = ensure(parts, options.route)?;
     if parts.contains(&Part::Build) {
@@ -64,6 +64,9 @@ pub(crate) fn ensure(parts: &[Part], route: Option<Choice>) -> Result<bool> {
         let built = linker::installed().is_none();
         let linker = ensure_linker()?;
         changed |= built | ensure_route(route, &linker)?;
+    }
+    if parts.contains(&Part::Seeds) {
+        changed |= seeds::prepare()?;
     }
     if parts.contains(&Part::Test) {
         changed |= ensure_component("fmt", "rustfmt")? | ensure_component("clippy", "clippy")? | ensure_kernel_clippy()?;

@@ -3,6 +3,7 @@
 //! First what is missing is installed, then the checks run, then plain `cargo test`, the shipped playbooks, the tests that need root, and those
 //! that need a kernel of their own. The last line sums up all of them.
 
+mod in_vm;
 mod libtest;
 mod targets;
 mod tee;
@@ -17,7 +18,6 @@ use clap::Args;
 use self::libtest::Tally;
 use self::targets::{Place, Target};
 use crate::setup::{self, Part};
-use crate::vm::{self, Bring, Ending, Job};
 use crate::{bpf, check, command, paths, say};
 
 /// What `test` can be asked for.
@@ -29,16 +29,20 @@ pub(crate) struct Options {
     /// Only these tests that need root or the VM, by the names of their programs; neither checks nor other tests
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "quick")]
     only: Vec<String>,
-    /// The kernels for the tests in the VM
-    #[arg(long, value_delimiter = ',', default_value = "6.1")]
+    /// The kernels for the tests in the VM; on the first one they run in full, on the others in short
+    #[arg(long, value_delimiter = ',', default_values_t = kernels())]
     kernel: Vec<String>,
 }
 
 impl Options {
     /// Everything, as CI runs it.
     pub(crate) fn all() -> Self {
-        Self { quick: false, only: Vec::new(), kernel: vec!["6.1".to_owned()] }
+        Self { quick: false, only: Vec::new(), kernel: kernels() }
     }
+}
+
+fn kernels() -> Vec<String> {
+    in_vm::KERNELS.map(str::to_owned).into()
 }
 
 /// A test program that is still running after this hangs.
@@ -73,9 +77,14 @@ pub(crate) fn run(options: &Options, strict: bool) -> Result<ExitCode> {
     for target in targets.iter().filter(|target| target.place == Place::Host) {
         tally += on_host(target)?;
     }
-    for version in &options.kernel {
-        for target in targets.iter().filter(|target| target.place == Place::Vm) {
-            tally += in_vm(target, version, options.quick)?;
+    let of_vm: Vec<&Target> = targets.iter().filter(|target| target.place == Place::Vm).collect();
+    if options.quick {
+        tally += in_vm::skip_all(&of_vm, "--quick leaves out the VM")?;
+    } else {
+        let main = options.kernel.first();
+        for version in &options.kernel {
+            // Whoever names tests wants all of them.
+            tally += in_vm::run(&of_vm, version, Some(version) == main || !options.only.is_empty())?;
         }
     }
     say::step(format!("all of it took {:.0} s", begin.elapsed().as_secs_f64()));
@@ -147,43 +156,6 @@ fn on_host(target: &Target) -> Result<Tally> {
         .env("STORMDRILL_BIN_DIR", paths::target().join("debug"));
     let outcome = tee::run(&mut program, PROGRAM_LIMIT)?;
     Ok(judge(&target.name, &outcome.output, (!outcome.succeeded).then_some(outcome.ending)))
-}
-
-fn in_vm(target: &Target, version: &str, quick: bool) -> Result<Tally> {
-    if quick {
-        return skip(target, "--quick leaves out the VM");
-    }
-    let kernel = match vm::kernel_of_version(version, false) {
-        Ok(kernel) => kernel,
-        Err(error) => return skip(target, &format!("no kernel {version}: {error:#}")),
-    };
-    say::step(format!("{} in the VM, kernel {}", target.name, kernel.release));
-    let binaries = paths::target().join("debug");
-    let bring = |name: &str| -> Result<Bring> { Ok(Bring { host: binaries.join(name), guest: text(&binaries.join(name))? }) };
-    let job = Job {
-        command: vec![target.program.clone().into(), "--test-threads=1".into()],
-        bring: vec![bring("stormdrill")?, bring("stormdrill-lab")?],
-        env: vec![("STORMDRILL_BIN_DIR".to_owned(), text(&binaries)?)],
-        memory: 1024,
-        timeout: PROGRAM_LIMIT,
-        ..Job::default()
-    };
-    let mut output = Vec::new();
-    let ending = vm::boot(&kernel, &job, &mut |bytes| {
-        output.extend_from_slice(bytes);
-        say::raw(bytes);
-    })?;
-    let failure = match ending {
-        Ending::Exited(0) => None,
-        Ending::Exited(code) => Some(format!("ended with exit code {code}")),
-        Ending::TimedOut => Some(format!("was killed after {} s", PROGRAM_LIMIT.as_secs())),
-        Ending::Died(why) => Some(format!("went down with its guest: {why}")),
-    };
-    Ok(judge(&target.name, &String::from_utf8_lossy(&output), failure))
-}
-
-fn text(path: &std::path::Path) -> Result<String> {
-    path.to_str().map(str::to_owned).with_context(|| format!("{} is not UTF-8", path.display()))
 }
 
 /// What a program's output and its ending say together: one that fails without naming a failed test is itself a failed test.

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::output;
 use crate::exit::Exit;
 use crate::fault::clean::{CleanReport, Force, clean};
+use crate::fault::journal;
 use crate::report::log::{chain, complain};
 
 /// Exits 0 when nothing of a dead drill is left, 2 when something is or when it cannot be told.
@@ -24,6 +25,20 @@ pub(super) fn run(state_dir: &Path, force: bool) -> Exit {
     }
 }
 
+/// Says on stderr what a drill could not remove or a killed one left, for every command that does not do something about it itself. Who may not
+/// read the journals is not told.
+pub(super) fn warn(state_dir: &Path) {
+    if let Some(text) = journal::of_dead_drills(state_dir).ok().and_then(|names| warning(&names)) {
+        output::stderr(&text);
+    }
+}
+
+fn warning(names: &[String]) -> Option<String> {
+    (!names.is_empty()).then(|| {
+        format!("warning: {} of a drill that is over may still be in the kernel; `stormdrill clean` removes it\n", names.join(", "))
+    })
+}
+
 fn describe(report: &CleanReport) -> String {
     let mut text = String::new();
     for removed in &report.removed {
@@ -41,6 +56,12 @@ fn describe(report: &CleanReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_is_named_and_nothing_is_not_worth_a_word() {
+        assert_eq!(warning(&[]), None);
+        assert!(warning(&["sd0000010002ff".to_owned()]).is_some_and(|text| text.starts_with("warning: sd0000010002ff of a drill")));
+    }
 
     #[test]
     fn what_was_done_is_said() {

@@ -65,7 +65,7 @@ impl State {
 pub(super) fn run(json: bool, state_dir: &Path) -> Exit {
     let mut checks = vec![observation(state_dir)];
     checks.extend(Capability::ALL.into_iter().map(|capability| check(capability, &capability::try_one(capability))));
-    let leftovers = match clean::leftovers() {
+    let leftovers = match clean::leftovers(state_dir) {
         Ok(leftovers) => leftovers,
         Err(error) => {
             complain(&chain(&error));
@@ -100,6 +100,7 @@ fn check(capability: Capability, finding: &Finding) -> Check {
         Capability::Mirred | Capability::Ifb => "netem faults",
         Capability::Netem => "delay, and loss by netem",
         Capability::Tbf => "rate without netem",
+        Capability::Connect => "refuse",
     };
     let (state, detail) = match finding {
         Finding::Works => (State::Works, None),

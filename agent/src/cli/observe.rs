@@ -1,5 +1,6 @@
 //! `stormdrill observe`: counts without injecting anything. A live table on stderr, the totals as JSON at the end.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,8 +9,10 @@ use stormdrill_core::edge::argument::{self, ArgumentError};
 use stormdrill_core::edge::{EdgeSpec, MAX_EDGES, Role};
 use stormdrill_core::playbook::Scope;
 use stormdrill_core::report::json;
+use stormdrill_core::report::json::connection::ConnectionView;
 use stormdrill_core::result::{DataQuality, DrillResult};
 use stormdrill_core::track::TrackConfig;
+use stormdrill_core::track::roster::Listed;
 use stormdrill_core::window::{Phase, PhaseName, Window};
 use thiserror::Error;
 use tokio::sync::mpsc;
@@ -18,7 +21,7 @@ use super::{host, output};
 use crate::clock;
 use crate::driver::Progress as _;
 use crate::exit::Exit;
-use crate::probe::{Probe, ProbeConfig, ProbeError};
+use crate::probe::{self, Probe, ProbeConfig, ProbeError};
 use crate::report::{log, progress};
 use crate::session::Session;
 use crate::signals;
@@ -26,6 +29,8 @@ use crate::signals;
 /// How often the table moves on.
 const WINDOW: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(5);
+/// Connections that are listed one by one.
+const MOST_LISTED: usize = 1 << 16;
 /// How long the end waits for answers to the last requests.
 const DRAIN: Duration = Duration::from_secs(1);
 
@@ -106,14 +111,22 @@ fn edges(args: &super::Observe) -> Result<Vec<EdgeSpec>, UsageError> {
 fn observe(edges: &[EdgeSpec], args: &super::Observe, state_dir: &Path) -> Result<(), ObserveError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ObserveError::Runtime)?;
     let started_at = clock::wall_rfc3339();
-    let (total, quality) = runtime.block_on(async {
+    let (total, quality, listed) = runtime.block_on(async {
         // First of all, so that a signal that comes while the probe is loaded ends the observation in good order.
         let mut stop = signals::reasons().map_err(ObserveError::Runtime)?;
         let cgroup = host::scope(&Scope::Host, state_dir)?;
         let probe = Probe::attach(&ProbeConfig { cgroup, edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
-        let session = Session::new(probe, edges, TrackConfig::default());
+        let session = Session::new(
+            probe,
+            edges,
+            TrackConfig {
+                marker: args.marker.clone(),
+                max_listed: if args.connections { MOST_LISTED } else { 0 },
+                ..TrackConfig::default()
+            },
+        );
         let mut table = progress::Stderr::new(edges);
-        count(session, edges.len(), args.for_, &mut stop, &mut table).await.map_err(ObserveError::Probe)
+        count(session, edges, args, &mut stop, &mut table).await.map_err(ObserveError::Probe)
     })?;
     let result = DrillResult {
         id: host::drill_id(),
@@ -132,26 +145,36 @@ fn observe(edges: &[EdgeSpec], args: &super::Observe, state_dir: &Path) -> Resul
         quality,
     };
     let path = args.json.as_deref().unwrap_or_else(|| Path::new("-"));
-    output::write(path, &json::observe(&result)).map_err(|source| ObserveError::Write { path: path.to_owned(), source })
+    let mut view = json::Observation::of(&result);
+    if let Some((listed, omitted)) = listed {
+        view = view.with_connections(listed, omitted);
+    }
+    output::write(path, &view.to_text()).map_err(|source| ObserveError::Write { path: path.to_owned(), source })
 }
 
 /// Counts until the time is up or a signal comes; gives one window that holds everything.
 async fn count(
     mut session: Session,
-    edges: usize,
-    length: Option<Duration>,
+    edges: &[EdgeSpec],
+    args: &super::Observe,
     stop: &mut mpsc::Receiver<String>,
     table: &mut progress::Stderr,
-) -> Result<(Window, DataQuality), ProbeError> {
+) -> Result<(Window, DataQuality, Option<(Vec<ConnectionView>, u64)>), ProbeError> {
     let start_ns = session.open_window(PhaseName::All)?;
     table.phase(PhaseName::All, None);
-    let mut total =
-        Window { epoch: 0, phase: PhaseName::All, start_ns, end_ns: start_ns, edges: vec![Default::default(); edges], events_lost: 0 };
+    let mut total = Window {
+        epoch: 0,
+        phase: PhaseName::All,
+        start_ns,
+        end_ns: start_ns,
+        edges: vec![Default::default(); edges.len()],
+        events_lost: 0,
+    };
     let mut poll = tokio::time::interval(POLL);
     poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut next = tokio::time::interval_at(tokio::time::Instant::now() + WINDOW, WINDOW);
     next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let end = tokio::time::sleep(length.unwrap_or(Duration::MAX));
+    let end = tokio::time::sleep(args.for_.unwrap_or(Duration::MAX));
     tokio::pin!(end);
     loop {
         tokio::select! {
@@ -169,6 +192,8 @@ async fn count(
         }
     }
     let end_ns = session.close_window()?;
+    // What the kernel knows of connections is asked while they are open, not when the last answers have been waited for.
+    let known = if args.connections { probe::details()? } else { HashMap::new() };
     let give_up = tokio::time::Instant::now() + DRAIN;
     while !session.settled() && tokio::time::Instant::now() < give_up {
         poll.tick().await;
@@ -177,10 +202,14 @@ async fn count(
             total.absorb(window);
         }
     }
-    let (rest, quality) = session.finish()?;
-    for window in rest {
+    let finished = session.finish_with_connections()?;
+    let listed = args.connections.then(|| {
+        let view = |one: &Listed| ConnectionView::of(one, known.get(&one.conn.0).copied(), edges, end_ns);
+        (finished.connections.iter().filter_map(view).collect(), finished.omitted)
+    });
+    for window in finished.windows {
         total.absorb(window);
     }
     total.end_ns = end_ns;
-    Ok((total, quality))
+    Ok((total, finished.quality, listed))
 }

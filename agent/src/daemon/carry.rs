@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
+use stormdrill_core::edge::EdgeSpec;
 use stormdrill_core::playbook::Playbook;
 use tokio::sync::mpsc;
 
+use crate::claim::{Claim, ClaimError};
 use crate::drill::{self, Carried, DrillError};
 use crate::driver::Progress;
+use crate::fault::journal;
 
 /// Carries drills out; a fake one in tests.
 pub trait Carry: Send + Sync {
@@ -21,6 +24,11 @@ pub trait Carry: Send + Sync {
         abort: mpsc::Receiver<String>,
         progress: &mut dyn Progress,
     ) -> Result<Carried, DrillError>;
+
+    /// The drill of another process that disturbs one of these targets, if there is one.
+    fn taken(&self, _targets: &[EdgeSpec]) -> Option<String> {
+        None
+    }
 }
 
 /// Carries drills out for real.
@@ -39,5 +47,13 @@ impl Carry for Host {
         progress: &mut dyn Progress,
     ) -> Result<Carried, DrillError> {
         drill::carry_out(playbook, &self.journal_dir, id, || Ok(abort), progress)
+    }
+
+    fn taken(&self, targets: &[EdgeSpec]) -> Option<String> {
+        // What keeps it from being told keeps the drill from starting, a little later and with the reason.
+        match Claim::check(&self.journal_dir, journal::namespace().ok()?, targets) {
+            Err(ClaimError::Taken { id, .. }) => Some(id),
+            _ => None,
+        }
     }
 }

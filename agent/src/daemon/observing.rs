@@ -11,7 +11,7 @@ use stormdrill_core::edge::{EdgeId, Role};
 use stormdrill_core::playbook::serve::Observe;
 use stormdrill_core::report::json::window::WindowView;
 use stormdrill_core::track::TrackConfig;
-use stormdrill_core::window::{EdgeCounts, PhaseName, Window, grown};
+use stormdrill_core::window::{EdgeCounts, PhaseName, Recognised, Window, grown};
 use thiserror::Error;
 
 use crate::host::{self, ScopeError};
@@ -67,7 +67,7 @@ impl Observing {
         let cgroup = host::scope(&observe.scope, &journal_dir)?;
         let probe =
             Probe::attach(&ProbeConfig { cgroup, edges: &observe.edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
-        let session = Session::new(probe, &observe.edges, TrackConfig::default());
+        let session = Session::new(probe, &observe.edges, TrackConfig { marker: observe.marker.clone(), ..TrackConfig::default() });
         let (stop, is_alive, latest) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)), Arc::new(Latest::default()));
         let is_attached = Arc::new(AtomicBool::new(true));
         let observer = Observer {
@@ -167,7 +167,8 @@ impl Observer {
     }
 
     fn window(&mut self, window: &Window) {
-        for (label, edge) in self.labels.iter().zip(&window.edges) {
+        for (label, edge) in self.labels.iter_mut().zip(&window.edges) {
+            self.metrics.speaks(label, &Recognised::default(), &edge.protocols);
             self.metrics.requests(label, edge);
         }
         *self.latest.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(WindowView::of(window, &self.observe.edges));
@@ -175,11 +176,13 @@ impl Observer {
 
     fn refresh(&mut self) -> Result<(), ProbeError> {
         let snapshot: Snapshot = self.session.snapshot()?;
-        for (id, (label, before)) in (0..).map(EdgeId).zip(self.labels.iter().zip(&mut self.before)) {
+        for (id, (label, before)) in (0..).map(EdgeId).zip(self.labels.iter_mut().zip(&mut self.before)) {
             let now = Seen { counts: snapshot.total(id), status: snapshot.total_status(id) };
-            self.metrics.count(label, &now.counts.since(&before.counts));
+            let added = now.counts.since(&before.counts);
+            self.metrics.speaks(label, &added.recognised, &BTreeMap::new());
+            self.metrics.count(label, &added);
             let more = now.status.iter().map(|(code, count)| (*code, grown(*count, before.status.get(code).copied().unwrap_or(0))));
-            self.metrics.answers(label, &more.collect());
+            self.metrics.answers(label, &more.collect(), added.ok, added.errors);
             *before = now;
         }
         let others = [(Role::Ingress, snapshot.other_ingress()), (Role::Downstream, snapshot.other_downstream())];

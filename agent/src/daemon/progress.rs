@@ -98,10 +98,11 @@ impl Progress for Reporter {
     fn window(&mut self, window: &Window) {
         self.lost += window.events_lost;
         self.metrics.lost(window.events_lost);
-        for (label, edge) in self.labels.iter().zip(&window.edges) {
+        for (label, edge) in self.labels.iter_mut().zip(&window.edges) {
             if let Some(label) = label {
+                self.metrics.speaks(label, &edge.counts.recognised, &edge.protocols);
                 self.metrics.count(label, &edge.counts);
-                self.metrics.answers(label, &edge.kernel_status);
+                self.metrics.answers(label, &edge.kernel_status, edge.counts.ok, edge.counts.errors);
                 self.metrics.requests(label, edge);
             }
         }

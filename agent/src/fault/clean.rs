@@ -2,7 +2,7 @@
 //!
 //! A drill that still runs is left alone unless forced. An error while reading is an error, never "nothing there".
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
@@ -13,6 +13,7 @@ use super::install::{self, InstallError};
 use super::journal::{self, JournalError, Record};
 use super::link;
 use super::name::{Clsact, Name};
+use super::namespace::{self, Whereabouts};
 use super::netlink::{Netlink, NetlinkError};
 
 /// Whether faults of a running drill are removed too.
@@ -56,8 +57,8 @@ pub enum CleanProblem {
         /// Why.
         source: InstallError,
     },
-    /// A fault lies in another network namespace; `clean` has to run there.
-    #[error("{name} is in another network namespace (inode {namespace})")]
+    /// A fault lies in another network namespace, to which this process finds no way; `clean` has to run there, or outside of its container.
+    #[error("{name} is in another network namespace (inode {namespace}), which cannot be found from here")]
     Elsewhere {
         /// Its name.
         name: Name,
@@ -95,77 +96,89 @@ struct Found {
     ifb: Option<link::Link>,
 }
 
-/// Removes leftovers in the calling thread's network namespace.
+/// Removes leftovers: those that the journals name, wherever they are, and those under our names in the calling thread's network namespace.
 ///
 /// # Errors
 /// When journals, tables or processes cannot be read. What could be read but not removed is in the report.
 pub fn clean(state_dir: &Path, force: Force) -> Result<CleanReport, CleanError> {
     let mut netlink = Netlink::open()?;
     let mut report = CleanReport::default();
-    let namespace = journal::namespace()?;
+    let own = journal::namespace()?;
+    let mut alive = BTreeSet::new();
     let mut torn = Vec::new();
-    for journal::Entry { path, record } in journal::read_all(state_dir)? {
+    for journal::Entry { path, name, record, is_alive } in journal::read_all(state_dir)? {
+        if is_alive && force == Force::No {
+            alive.insert(name);
+            note_alive(record.map_or(name.pid(), |record| record.owner.pid), &mut report);
+            continue;
+        }
         match record {
-            Ok(record) => by_record(&mut netlink, &path, &record, namespace, force, &mut report)?,
+            Ok(record) => by_record(&mut netlink, &path, &record, own, &mut report),
             // It was never synced, so that nothing was made under it; if something was, it is found by its name.
-            Err(JournalError::Unreadable { .. }) => torn.push(path),
+            Err(JournalError::Unreadable { .. }) => torn.push((path, name)),
             Err(error) => report.problems.push(error.into()),
         }
     }
-    by_name(&mut netlink, force, &mut report)?;
-    for path in torn {
+    by_name(&mut netlink, &alive, force, &mut report)?;
+    for (path, name) in torn {
+        report.removed.push(format!("the journal of {name}, which could not be read"));
         remove_journal(&path, &mut report);
     }
     Ok(report)
 }
 
-/// Names of what is in the kernel and whose owner is dead, without removing anything. Needs no privilege.
+/// Names of what is in the kernel, or in a journal, and whose owner is dead; removes nothing. Needs no privilege.
 ///
 /// # Errors
 /// As [`clean`].
-pub fn leftovers() -> Result<Vec<String>, CleanError> {
-    let mut dead = Vec::new();
+pub fn leftovers(state_dir: &Path) -> Result<Vec<String>, CleanError> {
+    let journals = journal::read_all(state_dir)?;
+    let mut dead: BTreeSet<Name> = journals.iter().filter(|entry| !entry.is_alive).map(|entry| entry.name).collect();
     for name in scan(&mut Netlink::open()?)?.keys() {
-        if !lives(*name)? {
-            dead.push(name.to_string());
+        if !journals.iter().any(|entry| entry.name == *name) && !lives(*name)? {
+            dead.insert(*name);
         }
     }
-    Ok(dead)
+    Ok(dead.iter().map(Name::to_string).collect())
 }
 
-fn by_record(
-    netlink: &mut Netlink,
-    path: &Path,
-    record: &Record,
-    namespace: u64,
-    force: Force,
-    report: &mut CleanReport,
-) -> Result<(), CleanError> {
-    let alive = record.owner.is_alive().map_err(|source| CleanError::Process { pid: record.owner.pid, source })?;
-    if alive && force == Force::No {
-        note_alive(record.owner.pid, report);
-        return Ok(());
-    }
-    if record.namespace != namespace {
-        report.problems.push(CleanProblem::Elsewhere { name: record.name, namespace: record.namespace });
-        return Ok(());
-    }
-    match install::take_out(netlink, record) {
+fn by_record(netlink: &mut Netlink, path: &Path, record: &Record, own: u64, report: &mut CleanReport) {
+    let what = format!("{} on {} ({})", record.name, record.interface, record.place.hook.as_str());
+    let outcome = if record.namespace == own {
+        install::take_out(netlink, record)
+    } else {
+        match namespace::find(record.namespace, record.pid_namespace) {
+            Whereabouts::Found(file) => {
+                let inside = || install::take_out(&mut Netlink::open()?, record);
+                namespace::within(&file, inside)
+                    .unwrap_or_else(|source| Err(InstallError::Namespace { namespace: record.namespace, source }))
+            }
+            Whereabouts::Gone => {
+                report.removed.push(format!("the journal of {what}, which went with its network namespace"));
+                return remove_journal(path, report);
+            }
+            Whereabouts::Unknown => {
+                return report.problems.push(CleanProblem::Elsewhere { name: record.name, namespace: record.namespace });
+            }
+        }
+    };
+    match outcome {
         Ok(()) => {
-            report.removed.push(format!("{} on {} ({})", record.name, record.interface, record.place.hook.as_str()));
+            report.removed.push(what);
             remove_journal(path, report);
         }
         Err(source) => report.problems.push(CleanProblem::Stuck { name: record.name, interface: record.interface.clone(), source }),
     }
-    Ok(())
 }
 
-fn by_name(netlink: &mut Netlink, force: Force, report: &mut CleanReport) -> Result<(), CleanError> {
+fn by_name(netlink: &mut Netlink, alive: &BTreeSet<Name>, force: Force, report: &mut CleanReport) -> Result<(), CleanError> {
     for (name, found) in scan(netlink)? {
-        if report.problems.iter().any(|problem| matches!(problem, CleanProblem::Stuck { name: stuck, .. } if *stuck == name)) {
+        if alive.contains(&name)
+            || report.problems.iter().any(|problem| matches!(problem, CleanProblem::Stuck { name: stuck, .. } if *stuck == name))
+        {
             continue;
         }
-        if lives(name)? && force == Force::No {
+        if force == Force::No && lives(name)? {
             note_alive(name.pid(), report);
             continue;
         }

@@ -37,6 +37,8 @@ pub enum ConnectError {
 pub(crate) struct ConnectPlan {
     selection: Selection,
     threshold: u64,
+    /// Whose connections; `None` for those of every process.
+    cgroup: Option<PathBuf>,
 }
 
 /// Programs that are attached. Dropping it detaches them.
@@ -47,20 +49,24 @@ pub(crate) struct Connect {
 }
 
 impl ConnectPlan {
-    pub(crate) fn new(edge: &EdgeSpec, select: &Select, threshold: u64) -> Self {
+    pub(crate) fn new(edge: &EdgeSpec, select: &Select, threshold: u64, cgroup: Option<PathBuf>) -> Self {
         // A connection is to an edge as a packet that leaves for it.
-        Self { selection: Selection::of_edge(edge, Hook::Egress).narrowed(select), threshold }
+        Self { selection: Selection::of_edge(edge, Hook::Egress).narrowed(select), threshold, cgroup }
     }
 
     pub(crate) fn describe(&self) -> String {
-        format!("connections {}, refused by an eBPF program on the root cgroup", self.selection.describe())
+        let cgroup = self.cgroup.as_ref().map_or_else(|| "the root cgroup".to_owned(), |path| path.display().to_string());
+        format!("connections {}, refused by an eBPF program on {cgroup}", self.selection.describe())
     }
 }
 
 impl Connect {
-    /// Attaches to the root of the cgroup hierarchy. The lease is not granted.
+    /// Attaches to the plan's cgroup, or to the root of the hierarchy. The lease is not granted.
     pub(crate) fn attach(plan: &ConnectPlan, state_dir: &Path) -> Result<Self, super::plane::FaultError> {
-        let path = cgroup::find_or_mount(state_dir).map_err(ConnectError::from)?;
+        let path = match &plan.cgroup {
+            Some(path) => path.clone(),
+            None => cgroup::find_or_mount(state_dir).map_err(ConnectError::from)?,
+        };
         let cgroup = File::open(&path).map_err(|source| ConnectError::Open { path, source })?;
         let mut object = Object::attach_to_connect(&plan.selection, &cgroup)?;
         object.set_rule(&FaultRule { threshold: plan.threshold, flags: plan.selection.flags(), ..FaultRule::default() })?;

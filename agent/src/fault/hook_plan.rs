@@ -1,8 +1,11 @@
 //! What is going to be put onto one hook of one interface: decided before anything is changed.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use stormdrill_wire::fault::FaultRule;
+use stormdrill_wire::fault::http2::status_byte;
+use stormdrill_wire::fault::request::RequestRule;
 
 use super::filter::Hook;
 use super::link::Link;
@@ -17,8 +20,12 @@ use super::tbf::Tbf;
 pub(crate) struct HookPlan {
     pub(crate) link: Link,
     pub(crate) hook: Hook,
+    /// The hook that the packets of the other direction pass, for what has to see both.
+    pub(crate) also: Option<Hook>,
     pub(crate) selection: Selection,
     pub(crate) carrier: Carrier,
+    /// The cgroup whose sockets are meant, if the selection speaks of one.
+    pub(crate) cgroup: Option<PathBuf>,
     /// Why this interface, for `plan`.
     pub(crate) why: String,
 }
@@ -43,6 +50,8 @@ pub(crate) enum Carrier {
         status: u16,
         /// Seed of the draws.
         seed: u64,
+        /// The requests whose answers are selected.
+        requests: RequestRule,
     },
 }
 
@@ -93,14 +102,18 @@ impl HookPlan {
             flags: self.selection.flags(),
             protocol: self.selection.protocol.unwrap_or(0).into(),
             link_header: self.link.link_header().unwrap_or(0),
+            flow_threshold: self.selection.flows.map_or(0, |flows| flows.threshold),
+            own_ports: self.selection.own_ports,
+            flow_seed: self.selection.flows.map_or(0, |flows| flows.seed),
             ..FaultRule::default()
         };
         match self.carrier {
             Carrier::Netem(_) | Carrier::Tbf(_) => {}
             Carrier::Drop { threshold } => rule.threshold = threshold,
-            Carrier::HttpStatus { threshold, status, seed } => {
+            Carrier::HttpStatus { threshold, status, seed, .. } => {
                 rule.threshold = threshold;
                 rule.seed = seed;
+                rule.http2_status = status_byte(status).map_or(0, u32::from);
                 for (digit, byte) in rule.status.iter_mut().zip(status.to_string().bytes()) {
                     *digit = byte;
                 }

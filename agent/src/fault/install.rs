@@ -3,8 +3,10 @@
 //! Built in this order: journal, ifb, netem, ifb up, clsact, filter. Taken out in the reverse, filter first: an ifb that goes under a live
 //! filter turns the redirect into a black hole. What is taken out is only what carries our name, and afterwards it is read back.
 
+use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,10 +17,12 @@ use super::filter::{self, Action, Hook, Place};
 use super::hook_plan::{Carrier, HookPlan};
 use super::journal::{self, Journal, JournalError, Record};
 use super::link::{self, Link};
-use super::name::{Clsact, NETEM_HANDLE, Name, Owner};
+use super::name::{Clsact, NETEM_HANDLE, Name, Owner, PRIORITY_HTTP_STATUS};
+use super::namespace;
 use super::netlink::{Netlink, NetlinkError};
 use super::object::{Object, ObjectError};
 use super::qdisc::{self, Hooks, Qdisc};
+use super::tally::Tally;
 
 /// How long delayed packets may take to leave the ifb before it is deleted with them.
 const LONGEST_DRAIN: Duration = Duration::from_secs(3);
@@ -36,6 +40,14 @@ pub enum InstallError {
     /// The kernel object.
     #[error(transparent)]
     Object(#[from] ObjectError),
+    /// The cgroup whose sockets are meant is gone.
+    #[error("open the cgroup {}", path.display())]
+    Cgroup {
+        /// The cgroup.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// `/proc` cannot tell who we are.
     #[error("read this process's start time")]
     Owner(#[source] io::Error),
@@ -44,6 +56,14 @@ pub enum InstallError {
     NoEgressHook {
         /// The interface.
         interface: String,
+    },
+    /// Another network namespace cannot be entered.
+    #[error("enter the network namespace {namespace}")]
+    Namespace {
+        /// Its inode.
+        namespace: u64,
+        /// Why.
+        source: io::Error,
     },
     /// Something of ours is still there after its removal.
     #[error("{name} is still on {interface} after its removal")]
@@ -60,7 +80,9 @@ pub enum InstallError {
 pub(crate) struct Installed {
     netlink: Netlink,
     record: Record,
-    object: Object,
+    object: Arc<Mutex<Object>>,
+    /// Whether another hook has the same object, and tells its counts.
+    is_second: bool,
     carrier: Carrier,
     ifb: Option<Link>,
     /// `None` once everything is gone.
@@ -68,33 +90,65 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// Puts a hook in. Its lease is not granted, so that it selects nothing. On an error what was made is taken out again.
-    pub(crate) fn build(state_dir: &Path, plan: &HookPlan) -> Result<Self, InstallError> {
-        let mut netlink = Netlink::open()?;
+    /// Puts a hook in, and that of the other direction if the plan has one. The lease is not granted, so that nothing is selected. On an
+    /// error what was made is taken out again.
+    pub(crate) fn build(state_dir: &Path, plan: &HookPlan) -> Result<Vec<Self>, InstallError> {
         // Everything that can be refused without a trace comes first.
-        let object = Object::load(plan.carrier.program(), &plan.selection)?;
+        let mut object = Object::load(plan.carrier.program(), &plan.selection)?;
+        if let Carrier::HttpStatus { requests, .. } = &plan.carrier {
+            object.set_requests(requests)?;
+        }
+        if let Some(path) = &plan.cgroup {
+            let cgroup = File::open(path).map_err(|source| InstallError::Cgroup { path: path.clone(), source })?;
+            object.set_cgroup(&cgroup)?;
+        }
+        let object = Arc::new(Mutex::new(object));
+        let mut all = vec![Self::build_one(state_dir, plan, plan.hook, false, &object)?];
+        if let Some(hook) = plan.also {
+            all.push(Self::build_one(state_dir, plan, hook, true, &object)?);
+        }
+        Ok(all)
+    }
+
+    fn build_one(
+        state_dir: &Path,
+        plan: &HookPlan,
+        hook: Hook,
+        is_second: bool,
+        object: &Arc<Mutex<Object>>,
+    ) -> Result<Self, InstallError> {
+        let mut netlink = Netlink::open()?;
         let owner = Owner::current().map_err(InstallError::Owner)?;
         let name = Name::next(owner);
-        let clsact = clsact(&mut netlink, &plan.link, plan.hook)?;
+        let clsact = clsact(&mut netlink, &plan.link, hook)?;
+        // What only looks on comes before what takes packets away.
+        let priority = if is_second { PRIORITY_HTTP_STATUS } else { plan.carrier.priority() };
         let record = Record {
             name,
             owner,
             namespace: journal::namespace()?,
+            pid_namespace: namespace::own_pid().unwrap_or(0),
             interface: plan.link.name.clone(),
-            place: Place { interface: plan.link.index, hook: plan.hook, priority: plan.carrier.priority(), handle: name.handle() },
+            place: Place { interface: plan.link.index, hook, priority, handle: name.handle() },
             clsact,
-            ifb: plan.carrier.discipline().is_some(),
+            ifb: !is_second && plan.carrier.discipline().is_some(),
         };
         let journal = Journal::create(state_dir, &record)?;
-        let mut installed = Self { netlink, record, object, carrier: plan.carrier.clone(), ifb: None, journal: Some(journal) };
+        let (object, carrier) = (Arc::clone(object), plan.carrier.clone());
+        let mut installed = Self { netlink, record, object, is_second, carrier, ifb: None, journal: Some(journal) };
         // From here on, dropping it takes out what was made.
         installed.add_all(plan.rule())?;
         Ok(installed)
     }
 
+    fn object(&self) -> MutexGuard<'_, Object> {
+        // Whoever panicked with it left a map written or not, and either is a state like any other.
+        self.object.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn add_all(&mut self, mut rule: FaultRule) -> Result<(), InstallError> {
         let mut action = Action::Direct;
-        if let Some((kind, options)) = self.carrier.discipline() {
+        if let Some((kind, options)) = self.carrier.discipline().filter(|_| self.record.ifb) {
             let ifb = link::add_ifb(&mut self.netlink, &self.record.name.to_string())?;
             self.step("ifb")?;
             without_ipv6(&ifb);
@@ -105,7 +159,9 @@ impl Installed {
             rule.ifb = ifb.index;
             self.ifb = Some(ifb);
         }
-        self.object.set_rule(&rule)?;
+        if !self.is_second {
+            self.object().set_rule(&rule)?;
+        }
         let interface = self.record.place.interface;
         if qdisc::hooks(&mut self.netlink, interface)? == Hooks::Absent {
             match qdisc::add_clsact(&mut self.netlink, interface) {
@@ -116,7 +172,10 @@ impl Installed {
             self.step("clsact")?;
         }
         let name = self.record.name.filter(self.record.clsact);
-        filter::add(&mut self.netlink, self.record.place, &name, self.object.program()?, action)?;
+        let object = self.object.lock().unwrap_or_else(PoisonError::into_inner);
+        let program = if self.is_second { object.other_program()? } else { object.program()? };
+        filter::add(&mut self.netlink, self.record.place, &name, program, action)?;
+        drop(object);
         self.step("filter")
     }
 
@@ -129,16 +188,35 @@ impl Installed {
 
     /// Grants the lease until that moment of the monotonic clock; 0 ends it.
     pub(crate) fn lease_until(&mut self, expiry_ns: u64) -> Result<(), ObjectError> {
-        self.object.lease_until(expiry_ns)
+        self.object().lease_until(expiry_ns)
     }
 
-    /// What the classifier counted.
-    pub(crate) fn stats(&self) -> Result<FaultStats, ObjectError> {
-        self.object.stats()
+    /// What the classifier counted; nothing if another hook tells it.
+    fn stats(&self) -> Result<FaultStats, ObjectError> {
+        if self.is_second {
+            return Ok(FaultStats::default());
+        }
+        self.object().stats()
+    }
+
+    /// What was counted on this hook.
+    pub(crate) fn tally(&mut self) -> Result<Tally, InstallError> {
+        let stats = self.stats()?;
+        let mut tally = Tally { selected: stats.selected, hit: stats.hit, ..Tally::default() };
+        if let Some(netem) = self.netem()? {
+            (tally.dropped, tally.passed) = (netem.dropped, netem.passed);
+            tally.overflowed = self.overflowed()?;
+        }
+        Ok(tally)
+    }
+
+    /// Where it is.
+    pub(crate) const fn hook(&self) -> Hook {
+        self.record.place.hook
     }
 
     /// Our netem's counters; `None` where there is none.
-    pub(crate) fn netem(&mut self) -> Result<Option<Qdisc>, NetlinkError> {
+    fn netem(&mut self) -> Result<Option<Qdisc>, NetlinkError> {
         match &self.ifb {
             None => Ok(None),
             Some(ifb) => Ok(qdisc::list(&mut self.netlink, ifb.index)?.into_iter().find(|qdisc| qdisc.handle == NETEM_HANDLE)),
@@ -146,7 +224,7 @@ impl Installed {
     }
 
     /// Packets that found no room in the ifb's queue, as the redirect saw it: what netem loses on purpose it reports as sent.
-    pub(crate) fn overflowed(&mut self) -> Result<u64, NetlinkError> {
+    fn overflowed(&mut self) -> Result<u64, NetlinkError> {
         if self.ifb.is_none() {
             return Ok(0);
         }
@@ -158,8 +236,12 @@ impl Installed {
     /// Ends the fault: no packet is selected any more. What was selected leaves the ifb in its own time.
     pub(crate) fn stop(&mut self) -> Result<(), InstallError> {
         // Even if the map cannot be written, the filter goes.
-        let _ = self.object.lease_until(0);
-        Ok(filter::delete(&mut self.netlink, self.record.place)?)
+        let _ = self.object().lease_until(0);
+        // By its name, not by its place alone: where ours was refused because the place was taken, the other's stays.
+        if is_there(&mut self.netlink, &self.record)? {
+            filter::delete(&mut self.netlink, self.record.place)?;
+        }
+        Ok(())
     }
 
     /// Waits until delayed packets have left the ifb, for as long as they can take.

@@ -2,8 +2,11 @@
 //!
 //! One file for each installed hook, `<name>.journal` in the state directory, lines of JSON: first the record of everything that is
 //! going to be made, then a line for each step that was taken. The record alone is enough to clean up; the steps say how far it got.
+//!
+//! Its owner holds a lock on it, which the kernel gives back however the owner ends. A journal that is locked is a living drill's, whatever PID
+//! namespace its owner's number belongs to.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -49,6 +52,8 @@ pub(crate) struct Record {
     pub(crate) owner: Owner,
     /// Inode of the network namespace: numbers of interfaces mean nothing outside it.
     pub(crate) namespace: u64,
+    /// Inode of the PID namespace that the owner's number belongs to, and that it found its way from; 0 if that is not known.
+    pub(crate) pid_namespace: u64,
     pub(crate) interface: String,
     pub(crate) place: Place,
     pub(crate) clsact: Clsact,
@@ -63,6 +68,8 @@ struct Line {
     version: u32,
     owner: Owner,
     namespace: u64,
+    #[serde(default)]
+    pid_namespace: u64,
     interface: String,
     index: u32,
     hook: String,
@@ -94,10 +101,13 @@ impl Journal {
         fs::create_dir_all(state_dir).map_err(error("create the directory", state_dir))?;
         let path = state_dir.join(format!("{}.{SUFFIX}", record.name));
         let mut file = File::create_new(&path).map_err(error("create the journal", &path))?;
+        // Before there is anything to read in it, so that a record is never seen without its lock.
+        file.lock().map_err(error("lock the journal", &path))?;
         let line = Line {
             version: 1,
             owner: record.owner,
             namespace: record.namespace,
+            pid_namespace: record.pid_namespace,
             interface: record.interface.clone(),
             index: record.place.interface,
             hook: record.place.hook.as_str().to_owned(),
@@ -155,7 +165,10 @@ fn sync_directory(path: &Path) -> Result<(), JournalError> {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) path: PathBuf,
+    pub(crate) name: Name,
     pub(crate) record: Result<Record, JournalError>,
+    /// Whether its drill still runs.
+    pub(crate) is_alive: bool,
 }
 
 /// All journals of a state directory; none if the directory does not exist.
@@ -171,23 +184,44 @@ pub(crate) fn read_all(state_dir: &Path) -> Result<Vec<Entry>, JournalError> {
         let path = entry.map_err(failed)?.path();
         let name = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse::<Name>().ok());
         if let (Some(name), Some(SUFFIX)) = (name, path.extension().and_then(|extension| extension.to_str())) {
-            let record = read(&path, name);
-            journals.push(Entry { path, record });
+            journals.extend(read(path, name)?);
         }
     }
     Ok(journals)
 }
 
-fn read(path: &Path, name: Name) -> Result<Record, JournalError> {
-    let text = fs::read_to_string(path).map_err(|source| JournalError::File { verb: "read", path: path.to_owned(), source })?;
-    let first = text.lines().next().unwrap_or("");
+/// Reads one; `None` if its drill has just removed it.
+fn read(path: PathBuf, name: Name) -> Result<Option<Entry>, JournalError> {
+    let failed = |source: io::Error| JournalError::File { verb: "read", path: path.clone(), source };
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(gone) if gone.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(failed(source)),
+    };
+    let record = fs::read(&path).map_err(failed).and_then(|text| parse(&text, &path, name));
+    // Shared, so that two readers do not take each other for the owner.
+    let is_alive = match (file.try_lock_shared(), &record) {
+        (Err(TryLockError::WouldBlock), _) => true,
+        // Not even a record: its owner may be about to lock it.
+        (Ok(()), Err(_)) => name.owner_lives().map_err(failed)?,
+        (Ok(()), Ok(_)) => false,
+        // No locks on this file system.
+        (Err(TryLockError::Error(_)), Ok(record)) => record.owner.is_alive().map_err(failed)?,
+        (Err(TryLockError::Error(_)), Err(_)) => name.owner_lives().map_err(failed)?,
+    };
+    Ok(Some(Entry { path, name, record, is_alive }))
+}
+
+fn parse(text: &[u8], path: &Path, name: Name) -> Result<Record, JournalError> {
+    let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let unreadable = |source| JournalError::Unreadable { path: path.to_owned(), source };
-    let line: Line = serde_json::from_str(first).map_err(unreadable)?;
+    let line: Line = serde_json::from_slice(first).map_err(unreadable)?;
     let hook = if line.hook == Hook::Egress.as_str() { Hook::Egress } else { Hook::Ingress };
     Ok(Record {
         name,
         owner: line.owner,
         namespace: line.namespace,
+        pid_namespace: line.pid_namespace,
         interface: line.interface,
         place: Place { interface: line.index, hook, priority: line.priority, handle: line.handle },
         clsact: line.clsact,
@@ -195,8 +229,19 @@ fn read(path: &Path, name: Name) -> Result<Record, JournalError> {
     })
 }
 
+/// Names of what dead drills left behind, as far as their journals tell. Changes nothing.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn of_dead_drills(state_dir: &Path) -> Result<Vec<String>, JournalError> {
+    Ok(read_all(state_dir)?.into_iter().filter(|entry| !entry.is_alive).map(|entry| entry.name.to_string()).collect())
+}
+
 /// The inode of the calling thread's network namespace.
-pub(crate) fn namespace() -> Result<u64, JournalError> {
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn namespace() -> Result<u64, JournalError> {
     let path = Path::new("/proc/thread-self/ns/net");
     let metadata = fs::metadata(path).map_err(|source| JournalError::File { verb: "read", path: path.to_owned(), source })?;
     Ok(metadata.ino())
@@ -215,6 +260,7 @@ mod tests {
             name,
             owner,
             namespace: 4_026_531_840,
+            pid_namespace: 4_026_531_836,
             interface: "eth0".to_owned(),
             place: Place { interface: 2, hook: Hook::Egress, priority: 0xfd01, handle: name.handle() },
             clsact: Clsact::Ours,
@@ -231,6 +277,9 @@ mod tests {
         let read = read_all(dir.path()).unwrap();
         assert_eq!(read.len(), 1);
         assert_eq!(read[0].record.as_ref().unwrap(), &record);
+        // Its owner's number is another process's or nobody's here; the lock is what tells.
+        assert!(read[0].is_alive);
+        assert!(of_dead_drills(dir.path()).unwrap().is_empty());
         journal.close().unwrap();
         assert!(read_all(dir.path()).unwrap().is_empty());
     }
@@ -243,6 +292,20 @@ mod tests {
         let read = read_all(dir.path()).unwrap();
         assert_eq!(read.len(), 1);
         assert!(matches!(read[0].record, Err(JournalError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn a_journal_that_nobody_holds_any_more_is_a_dead_drills_and_one_that_is_no_text_is_no_obstacle() {
+        let dir = tempfile::tempdir().unwrap();
+        let record = record();
+        let journal = Journal::create(dir.path(), &record).unwrap();
+        drop(journal);
+        let read = read_all(dir.path()).unwrap();
+        assert!(!read[0].is_alive && read[0].record.is_ok());
+        assert_eq!(of_dead_drills(dir.path()).unwrap(), [record.name.to_string()]);
+        fs::write(&read[0].path, [0xff, 0xfe, 0, b'\n', 0x80]).unwrap();
+        let read = read_all(dir.path()).unwrap();
+        assert!(!read[0].is_alive && matches!(read[0].record, Err(JournalError::Unreadable { .. })));
     }
 
     #[test]

@@ -7,19 +7,33 @@ use std::path::Path;
 use stormdrill_core::edge::{EdgeSpec, Role};
 use stormdrill_core::fault::{Backend, Direction, FaultKind, FaultSpec};
 
+use stormdrill_wire::fault::request::RequestRule;
+
 use super::capability::{self, Capability, Finding};
 use super::distribution_file;
 use super::filter::Hook;
 use super::hook_plan::Carrier;
 use super::netem::{Draw, Netem};
 use super::plane::FaultError;
-use super::selection::threshold;
+use super::selection::{Sight, threshold};
 use super::tbf::Tbf;
 
-/// Whether a fault belongs into the netem of others: the same packets, and none of its kind yet.
+/// Whether a fault and a group have a netem in common: the same packets on a hook of both.
 pub(crate) fn shares_netem(specs: &[FaultSpec], new: &FaultSpec) -> bool {
-    let can = |spec: &FaultSpec| spec.kind.is_of_packets();
-    can(new) && specs.iter().all(|spec| can(spec) && spec.selects_as(new) && spec.kind.as_str() != new.kind.as_str())
+    new.kind.is_of_packets() && specs.iter().any(|spec| spec.kind.is_of_packets() && spec.selects_as(new) && !is_again(spec, new))
+}
+
+/// The same kind on the same hook: one netem cannot do it twice.
+fn is_again(a: &FaultSpec, b: &FaultSpec) -> bool {
+    a.kind.as_str() == b.kind.as_str() && a.direction.meets(b.direction)
+}
+
+/// Whether a fault has packets on that hook.
+pub(crate) const fn is_on(spec: &FaultSpec, hook: Hook) -> bool {
+    match (spec.direction, hook) {
+        (Direction::Both, _) | (Direction::Egress, Hook::Egress) | (Direction::Ingress, Hook::Ingress) => true,
+        (Direction::Egress, Hook::Ingress) | (Direction::Ingress, Hook::Egress) => false,
+    }
 }
 
 /// The mechanism for a group, tried out in a scratch namespace.
@@ -99,7 +113,11 @@ fn require(fault: &'static str, capability: Capability) -> Result<(), FaultError
 ///
 /// # Errors
 /// When a distribution table cannot be read.
-pub(crate) fn carrier(specs: &[FaultSpec], backend: Backend, is_loopback: bool) -> Result<Carrier, FaultError> {
+pub(crate) fn carrier<'a>(
+    specs: impl IntoIterator<Item = &'a FaultSpec>,
+    backend: Backend,
+    is_loopback: bool,
+) -> Result<Carrier, FaultError> {
     let mut netem = Netem::default();
     for spec in specs {
         match (&spec.kind, backend) {
@@ -111,7 +129,9 @@ pub(crate) fn carrier(specs: &[FaultSpec], backend: Backend, is_loopback: bool) 
             (FaultKind::HttpStatus { status, share }, _) => {
                 // A fresh seed: two drills do not spoil the same responses.
                 let seed = RandomState::new().build_hasher().finish();
-                return Ok(Carrier::HttpStatus { threshold: threshold(*share), status: *status, seed });
+                let wanted = &spec.select.requests;
+                let requests = RequestRule::new(wanted.method.as_deref(), wanted.path.as_deref());
+                return Ok(Carrier::HttpStatus { threshold: threshold(*share), status: *status, seed, requests });
             }
             _ => add(&mut netem, spec)?,
         }
@@ -154,8 +174,15 @@ fn add(netem: &mut Netem, spec: &FaultSpec) -> Result<(), FaultError> {
     Ok(())
 }
 
-/// The hooks that a fault's packets pass on an interface.
-pub(crate) fn hooks_of(spec: &FaultSpec, edge: &EdgeSpec, is_loopback: bool) -> Vec<Hook> {
+/// The hooks that a group's packets pass on an interface.
+pub(crate) fn hooks_of(specs: &[FaultSpec], edge: &EdgeSpec, is_loopback: bool) -> Vec<Hook> {
+    if let [spec] = specs {
+        return hooks_of_one(spec, edge, is_loopback);
+    }
+    [Hook::Egress, Hook::Ingress].into_iter().filter(|hook| specs.iter().any(|spec| is_on(spec, *hook))).collect()
+}
+
+fn hooks_of_one(spec: &FaultSpec, edge: &EdgeSpec, is_loopback: bool) -> Vec<Hook> {
     match (&spec.kind, spec.direction) {
         // Answers come in from a peer elsewhere. From a server on this host they go out: of loopback, or to its caller.
         (FaultKind::HttpStatus { .. }, _) if edge.role == Role::Downstream && !is_loopback => vec![Hook::Ingress],
@@ -163,4 +190,25 @@ pub(crate) fn hooks_of(spec: &FaultSpec, edge: &EdgeSpec, is_loopback: bool) -> 
         (_, Direction::Ingress) => vec![Hook::Ingress],
         (_, Direction::Both) => vec![Hook::Egress, Hook::Ingress],
     }
+}
+
+/// The hook of the other direction, if it has to be seen too: the requests to the answers, or the packets that a cgroup's sockets send on the
+/// connections on which they receive. Of loopback all packets leave.
+pub(crate) fn other_hook(spec: &FaultSpec, hook: Hook, sight: Option<Sight>, is_loopback: bool) -> Option<Hook> {
+    match (&spec.kind, hook) {
+        (FaultKind::HttpStatus { .. }, Hook::Egress) if !is_loopback => Some(Hook::Ingress),
+        (FaultKind::HttpStatus { .. }, Hook::Ingress) => Some(Hook::Egress),
+        (FaultKind::HttpStatus { .. }, _) => None,
+        _ => (sight == Some(Sight::Answered)).then_some(Hook::Egress),
+    }
+}
+
+/// Where the sockets of this host are seen that a fault's packets belong to.
+pub(crate) fn sight(spec: &FaultSpec, edge: &EdgeSpec, hook: Hook) -> Option<Sight> {
+    spec.select.members.as_ref()?;
+    Some(match (&spec.kind, edge.role, hook) {
+        // The answers are sent by the service, or to it.
+        (FaultKind::HttpStatus { .. }, Role::Downstream, _) | (_, _, Hook::Ingress) => Sight::Answered,
+        (_, _, Hook::Egress) => Sight::Sent,
+    })
 }

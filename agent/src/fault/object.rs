@@ -2,21 +2,25 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
 use aya::maps::lpm_trie::{Key, LpmTrie};
-use aya::maps::{Array, MapError, PerCpuArray};
-use aya::programs::{CgroupAttachMode, CgroupSockAddr, ProgramError, SchedClassifier};
+use aya::maps::{Array, CgroupArray, MapData, MapError, PerCpuArray, ProgramArray};
+use aya::programs::{CgroupAttachMode, CgroupSockAddr, ProgramError, ProgramFd, SchedClassifier};
 use aya::{Ebpf, EbpfError, EbpfLoader};
+use stormdrill_wire::abi::role;
+use stormdrill_wire::conn::Conn;
+use stormdrill_wire::fault::exchange::Exchange;
+use stormdrill_wire::fault::request::RequestRule;
 use stormdrill_wire::fault::{AddressKey, FaultRule, FaultStats};
 use thiserror::Error;
 
-use super::selection::Selection;
+use super::selection::{Selection, Sight};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fault.o"));
 
-/// Connections whose last response is remembered, so that its retransmission is not counted again.
-const RESPONSES: u32 = 16_384;
+/// Connections whose requests and answers are read at a time, about 300 bytes each; the least used makes room.
+const EXCHANGES: u32 = 16_384;
 
 /// A program of the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +34,14 @@ pub(crate) enum Program {
     /// Refuses a share of connections; no classifier.
     Refuse,
 }
+
+/// Addresses of which each CPU knows what the prefixes say, a power of two that the programs know.
+const KNOWN: u32 = 1024;
+
+/// Learns a cgroup's connections from what its sockets send, for a program on the other hook.
+const LEARN: &str = "sd_learn";
+/// Connections of a cgroup that are remembered.
+const MEMBERS: u32 = 65_536;
 
 impl Program {
     const fn name(self) -> &'static str {
@@ -83,25 +95,35 @@ pub enum ObjectError {
     },
 }
 
+/// The array of the programs that a program goes on with.
+struct Chain(#[expect(dead_code, reason = "held, not used")] ProgramArray<MapData>);
+
+impl std::fmt::Debug for Chain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Chain")
+    }
+}
+
 /// A loaded object; its program stays in the kernel as long as a filter holds it.
 #[derive(Debug)]
 pub(crate) struct Object {
     ebpf: Ebpf,
     program: Program,
+    /// The kernel empties the array when nobody holds it.
+    _chain: Option<Chain>,
 }
 
 impl Object {
     /// Loads one program with its selection. The lease is not granted: it selects nothing yet.
     pub(crate) fn load(program: Program, selection: &Selection) -> Result<Self, ObjectError> {
-        let mut ebpf = Self::with_selection(selection, if program == Program::HttpStatus { RESPONSES } else { 1 })?;
+        let mut ebpf = Self::with_selection(selection, if program == Program::HttpStatus { EXCHANGES } else { 1 })?;
         let name = program.name();
-        let classifier: &mut SchedClassifier = ebpf
-            .program_mut(name)
-            .ok_or(ObjectError::Incomplete { name })?
-            .try_into()
-            .map_err(|source| ObjectError::Program { program: name, source: Box::new(source) })?;
-        classifier.load().map_err(|error| refused(name, error))?;
-        Ok(Self { ebpf, program })
+        load(&mut ebpf, name)?;
+        if selection.members == Some(Sight::Answered) && program != Program::HttpStatus {
+            load(&mut ebpf, LEARN)?;
+        }
+        let chain = if program == Program::HttpStatus { Some(chained(&mut ebpf)?) } else { None };
+        Ok(Self { ebpf, program, _chain: chain })
     }
 
     /// Loads the programs that refuse connections and attaches them to a cgroup; they go with the object. The lease is not granted.
@@ -120,18 +142,22 @@ impl Object {
             // A link is one of many by itself; the flag for that is refused beside it.
             program.attach(cgroup, CgroupAttachMode::Single).map_err(|error| refused(name, error))?;
         }
-        Ok(Self { ebpf, program: Program::Refuse })
+        Ok(Self { ebpf, program: Program::Refuse, _chain: None })
     }
 
     /// The object with its maps filled, no program loaded.
-    fn with_selection(selection: &Selection, responses: u32) -> Result<Ebpf, ObjectError> {
+    fn with_selection(selection: &Selection, exchanges: u32) -> Result<Ebpf, ObjectError> {
         if OBJECT.is_empty() {
             return Err(ObjectError::Missing);
         }
-        let prefixes = selection.prefixes();
+        let (prefixes, peers) = (selection.prefixes(), selection.peer_prefixes());
         let mut ebpf = EbpfLoader::new()
             .map_max_entries("ADDRESSES", u32::try_from(prefixes.len()).unwrap_or(u32::MAX).max(1))
-            .map_max_entries("RESPONSES", responses)
+            .map_max_entries("PEERS", u32::try_from(peers.len()).unwrap_or(u32::MAX).max(1))
+            .map_max_entries("KNOWN_ADDRESSES", if prefixes.is_empty() { 1 } else { KNOWN })
+            .map_max_entries("KNOWN_PEERS", if peers.is_empty() { 1 } else { KNOWN })
+            .map_max_entries("EXCHANGES", exchanges)
+            .map_max_entries("MEMBERS", if selection.members == Some(Sight::Answered) { MEMBERS } else { 1 })
             .load(OBJECT)
             .map_err(|source| ObjectError::Load(Box::new(source)))?;
 
@@ -140,11 +166,8 @@ impl Object {
         for (word, bits) in selection.port_words() {
             ports.set(word, bits, 0).map_err(map("PORTS"))?;
         }
-        let trie = ebpf.map_mut("ADDRESSES").ok_or(ObjectError::Incomplete { name: "ADDRESSES" })?;
-        let mut trie = LpmTrie::<_, AddressKey, u8>::try_from(trie).map_err(map("ADDRESSES"))?;
-        for (length, key, value) in prefixes {
-            trie.insert(&Key::new(length, key), value, 0).map_err(map("ADDRESSES"))?;
-        }
+        fill(&mut ebpf, "ADDRESSES", prefixes)?;
+        fill(&mut ebpf, "PEERS", peers)?;
         Ok(ebpf)
     }
 
@@ -153,12 +176,30 @@ impl Object {
         array::<FaultRule>(&mut self.ebpf, "RULE")?.set(0, rule, 0).map_err(|source| ObjectError::Map { map: "RULE", source })
     }
 
+    /// Sets which requests' answers are selected, and prepares the memory of a new connection; before the filter is added.
+    pub(crate) fn set_requests(&mut self, requests: &RequestRule) -> Result<(), ObjectError> {
+        let map = |map| move |source| ObjectError::Map { map, source };
+        array::<RequestRule>(&mut self.ebpf, "REQUESTS")?.set(0, requests, 0).map_err(map("REQUESTS"))?;
+        let blank = Exchange { conn: Conn::found(role::INGRESS), ..Exchange::default() };
+        array::<Exchange>(&mut self.ebpf, "BLANK")?.set(0, blank, 0).map_err(map("BLANK"))
+    }
+
+    /// Sets the cgroup whose sockets' packets are selected; before the filter is added.
+    pub(crate) fn set_cgroup(&mut self, cgroup: &File) -> Result<(), ObjectError> {
+        let failed = |source| ObjectError::Map { map: "CGROUP", source };
+        let map = self.ebpf.map_mut("CGROUP").ok_or(ObjectError::Incomplete { name: "CGROUP" })?;
+        CgroupArray::try_from(map).map_err(failed)?.set(0, cgroup.as_raw_fd(), 0).map_err(failed)
+    }
+
+    /// The program for a filter on the hook of the other direction.
+    pub(crate) fn other_program(&self) -> Result<BorrowedFd<'_>, ObjectError> {
+        let name = if self.program == Program::HttpStatus { self.program.name() } else { LEARN };
+        Ok(fd(&self.ebpf, name)?.as_fd())
+    }
+
     /// The program, for a filter.
     pub(crate) fn program(&self) -> Result<BorrowedFd<'_>, ObjectError> {
-        let name = self.program.name();
-        let program = self.ebpf.program(name).ok_or(ObjectError::Incomplete { name })?;
-        let fd = program.fd().map_err(|source| ObjectError::Program { program: name, source: Box::new(source) })?;
-        Ok(fd.as_fd())
+        Ok(fd(&self.ebpf, self.program.name())?.as_fd())
     }
 
     /// Grants the lease until that moment of the monotonic clock; 0 ends it.
@@ -183,6 +224,35 @@ impl Object {
     }
 }
 
+/// What `sd_http_status` goes on with, in the order of the kernel's array.
+const CHAIN: [&str; 3] = ["sd_http_read", "sd_http_frames", "sd_http_write"];
+
+/// Loads the programs that the first one goes on with.
+fn chained(ebpf: &mut Ebpf) -> Result<Chain, ObjectError> {
+    let failed = |source| ObjectError::Map { map: "NEXT", source };
+    let map = ebpf.take_map("NEXT").ok_or(ObjectError::Incomplete { name: "NEXT" })?;
+    let mut next = ProgramArray::try_from(map).map_err(failed)?;
+    for (index, name) in (0..).zip(CHAIN) {
+        load(ebpf, name)?;
+        next.set(index, fd(ebpf, name)?, 0).map_err(failed)?;
+    }
+    Ok(Chain(next))
+}
+
+fn load(ebpf: &mut Ebpf, name: &'static str) -> Result<(), ObjectError> {
+    let classifier: &mut SchedClassifier = ebpf
+        .program_mut(name)
+        .ok_or(ObjectError::Incomplete { name })?
+        .try_into()
+        .map_err(|source| ObjectError::Program { program: name, source: Box::new(source) })?;
+    classifier.load().map_err(|error| refused(name, error))
+}
+
+fn fd<'a>(ebpf: &'a Ebpf, name: &'static str) -> Result<&'a ProgramFd, ObjectError> {
+    let program = ebpf.program(name).ok_or(ObjectError::Incomplete { name })?;
+    program.fd().map_err(|source| ObjectError::Program { program: name, source: Box::new(source) })
+}
+
 fn connect_program<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut CgroupSockAddr, ObjectError> {
     let program = ebpf.program_mut(name).ok_or(ObjectError::Incomplete { name })?;
     program.try_into().map_err(|source| ObjectError::Program { program: name, source: Box::new(source) })
@@ -198,7 +268,17 @@ fn refused(program: &'static str, error: ProgramError) -> ObjectError {
     }
 }
 
-fn array<'a, V: aya::Pod>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<Array<&'a mut aya::maps::MapData, V>, ObjectError> {
+fn fill(ebpf: &mut Ebpf, name: &'static str, prefixes: Vec<(u32, AddressKey, u8)>) -> Result<(), ObjectError> {
+    let failed = |source| ObjectError::Map { map: name, source };
+    let trie = ebpf.map_mut(name).ok_or(ObjectError::Incomplete { name })?;
+    let mut trie = LpmTrie::<_, AddressKey, u8>::try_from(trie).map_err(failed)?;
+    for (length, key, value) in prefixes {
+        trie.insert(&Key::new(length, key), value, 0).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn array<'a, V: aya::Pod>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<Array<&'a mut MapData, V>, ObjectError> {
     let map = ebpf.map_mut(name).ok_or(ObjectError::Incomplete { name })?;
     Array::try_from(map).map_err(|source| ObjectError::Map { map: name, source })
 }

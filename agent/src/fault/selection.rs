@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use stormdrill_core::edge::{Cidr, EdgeSpec, PortRange, Role};
 use stormdrill_core::fault::{Select, Transport};
 use stormdrill_wire::fault::{
-    ADDRESS_EXCLUDED, ADDRESS_INCLUDED, AddressKey, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, BY_SOURCE_ADDRESS, BY_SOURCE_PORT,
-    FAMILY_BITS, MANAGEMENT_SELECTED, PORT_WORDS, PORTLESS_SELECTED, UNLISTED_ADDRESS_SELECTED, ipv4_key, ipv6_key,
+    ADDRESS_EXCLUDED, ADDRESS_INCLUDED, AddressKey, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, BY_FLOW, BY_PEER_ADDRESS,
+    BY_SOURCE_ADDRESS, BY_SOURCE_PORT, FAMILY_BITS, MANAGEMENT_SELECTED, MEMBERS_RECEIVE, MEMBERS_SEND, PORT_WORDS, PORTLESS_SELECTED,
+    UNLISTED_ADDRESS_SELECTED, UNLISTED_PEER_SELECTED, ipv4_key, ipv6_key,
 };
 
 use super::filter::Hook;
@@ -37,6 +38,34 @@ pub struct Selection {
     pub spared_addresses: Vec<Cidr>,
     /// Whether SSH, DHCP and neighbour discovery are selected like the rest.
     pub management: bool,
+    /// Networks of the other end that are selected; empty for all.
+    pub peers: Vec<Cidr>,
+    /// Networks of the other end that are spared, whatever includes them.
+    pub spared_peers: Vec<Cidr>,
+    /// Only what sockets of a cgroup send or receive.
+    pub members: Option<Sight>,
+    /// Only a share of the connections.
+    pub flows: Option<FlowShare>,
+    /// TCP ports of this process, spared at either end with the other management traffic; 0 for none.
+    pub own_ports: [u16; 4],
+}
+
+/// Where the sockets of a cgroup are seen: a packet that arrives has none yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sight {
+    /// The selected packets themselves leave a socket of this host.
+    Sent,
+    /// Packets of the other direction do, and the connection is remembered.
+    Answered,
+}
+
+/// A share of the connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowShare {
+    /// Of 2^32 values of a connection's hash, so many are selected.
+    pub threshold: u64,
+    /// Seed of the hash; the same in both directions.
+    pub seed: u64,
 }
 
 impl Selection {
@@ -66,6 +95,11 @@ impl Selection {
             spared_ports: Vec::new(),
             spared_addresses: Vec::new(),
             management: false,
+            peers: Vec::new(),
+            spared_peers: Vec::new(),
+            members: None,
+            flows: None,
+            own_ports: [0; 4],
         }
     }
 
@@ -82,6 +116,31 @@ impl Selection {
         self.spared_ports.clone_from(&select.exclude_ports);
         self.spared_addresses.clone_from(&select.exclude_addresses);
         self.management = select.include_management;
+        self.peers.clone_from(&select.peers);
+        self.spared_peers.clone_from(&select.exclude_peers);
+        self
+    }
+
+    /// The same packets, of a share of the connections.
+    #[must_use]
+    pub fn of_flows(mut self, threshold: Option<u64>, seed: u64) -> Self {
+        self.flows = threshold.map(|threshold| FlowShare { threshold, seed });
+        self
+    }
+
+    /// The same packets, but for those of this process's own listeners.
+    #[must_use]
+    pub fn sparing(mut self, ports: &[u16]) -> Self {
+        for (own, port) in self.own_ports.iter_mut().zip(ports) {
+            *own = *port;
+        }
+        self
+    }
+
+    /// The same packets, of the sockets of a cgroup.
+    #[must_use]
+    pub const fn of_members(mut self, sight: Option<Sight>) -> Self {
+        self.members = sight;
         self
     }
 
@@ -107,6 +166,20 @@ impl Selection {
         }
         if self.management {
             flags |= MANAGEMENT_SELECTED;
+        }
+        if !self.peers.is_empty() || !self.spared_peers.is_empty() {
+            flags |= BY_PEER_ADDRESS;
+        }
+        if self.peers.is_empty() && !self.spared_peers.is_empty() {
+            flags |= UNLISTED_PEER_SELECTED;
+        }
+        flags |= match self.members {
+            Some(Sight::Sent) => MEMBERS_SEND,
+            Some(Sight::Answered) => MEMBERS_RECEIVE,
+            None => 0,
+        };
+        if self.flows.is_some() {
+            flags |= BY_FLOW;
         }
         flags
     }
@@ -135,18 +208,17 @@ impl Selection {
 
     /// The entries of the prefix trie: length in bits, key, what it says.
     pub(crate) fn prefixes(&self) -> Vec<(u32, AddressKey, u8)> {
-        let entry = |network: &Cidr, value| {
-            let (key, prefix) = key(network);
-            (FAMILY_BITS + prefix, key, value)
-        };
-        // The trie tells by the longest prefix. One that lies within a spared network must not undo it, and is left out.
-        let is_spared = |network: &Cidr| self.spared_addresses.iter().any(|spared| spared.covers(network));
-        let included = self.addresses.iter().filter(|network| !is_spared(network)).map(|network| entry(network, ADDRESS_INCLUDED));
-        included.chain(self.spared_addresses.iter().map(|network| entry(network, ADDRESS_EXCLUDED))).collect()
+        entries(&self.addresses, &self.spared_addresses)
+    }
+
+    /// The same of the other end.
+    pub(crate) fn peer_prefixes(&self) -> Vec<(u32, AddressKey, u8)> {
+        entries(&self.peers, &self.spared_peers)
     }
 
     /// In words, for `plan`.
     #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "at most 2^32, exact in an f64")]
     pub fn describe(&self) -> String {
         let protocol = match self.protocol {
             Some(6) => "TCP segments".to_owned(),
@@ -172,7 +244,17 @@ impl Selection {
                 .collect();
             text = format!("{text} {preposition} port {}", ports.join(", "));
         }
-        let networks = self.spared_addresses.iter().map(describe_network);
+        if !self.peers.is_empty() {
+            let peers: Vec<String> = self.peers.iter().map(describe_network).collect();
+            text = format!("{text} with peers in {}", peers.join(", "));
+        }
+        if self.members.is_some() {
+            text.push_str(" of the cgroup's sockets");
+        }
+        if let Some(flows) = self.flows {
+            text = format!("{text} on {:.1}% of the connections", flows.threshold as f64 / 4_294_967_296.0 * 100.0);
+        }
+        let networks = self.spared_addresses.iter().chain(&self.spared_peers).map(describe_network);
         let ports = self.spared_ports.iter().map(|range| format!("port {range}"));
         let spared: Vec<String> = networks.chain(ports).collect();
         if !spared.is_empty() {
@@ -180,6 +262,17 @@ impl Selection {
         }
         text
     }
+}
+
+fn entries(included: &[Cidr], spared: &[Cidr]) -> Vec<(u32, AddressKey, u8)> {
+    let entry = |network: &Cidr, value| {
+        let (key, prefix) = key(network);
+        (FAMILY_BITS + prefix, key, value)
+    };
+    // The trie tells by the longest prefix. One that lies within a spared network must not undo it, and is left out.
+    let is_spared = |network: &Cidr| spared.iter().any(|spared| spared.covers(network));
+    let included = included.iter().filter(|network| !is_spared(network)).map(|network| entry(network, ADDRESS_INCLUDED));
+    included.chain(spared.iter().map(|network| entry(network, ADDRESS_EXCLUDED))).collect()
 }
 
 fn describe_network(network: &Cidr) -> String {

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use stormdrill_core::edge::{EdgeId, Role};
-use stormdrill_core::event::{Close, ConnId, ConnectFailure, HeadPiece, ProbeEvent, ProbeEventKind};
-use stormdrill_wire::abi::{EventHeader, close, failure, kind, role};
+use stormdrill_core::edge::{EdgeId, Protocol, Role};
+use stormdrill_core::event::{Close, ConnId, ConnectFailure, HeadPiece, ProbeEvent, ProbeEventKind, StreamEvent, StreamEventKind};
+use stormdrill_wire::abi::{EventHeader, close, failure, kind, protocol, role};
 
 const HEADER: usize = size_of::<EventHeader>();
 
@@ -13,13 +13,22 @@ pub(super) fn decode(record: &[u8]) -> Option<ProbeEvent> {
     let (header, rest) = record.split_at_checked(HEADER)?;
     let header = Header(header);
     let data = rest.get(..usize::from(header.u16(28)))?;
-    let [edge, role, kind, flags] = header.bytes(32);
+    let [edge, role, kind, flags, protocol] = header.bytes(32);
     let (index, offset, status) = (header.u32(20), header.u32(24), header.u16(30));
     let piece = || HeadPiece {
         offset,
         bytes: data.to_vec(),
         complete: flags & EventHeader::COMPLETE != 0,
         truncated: flags & EventHeader::TRUNCATED != 0,
+    };
+    let on_stream = |kind| {
+        ProbeEventKind::Stream(StreamEvent {
+            stream: index,
+            from_server: flags & EventHeader::FROM_SERVER != 0,
+            ends: flags & EventHeader::END_STREAM != 0,
+            joined_late: flags & EventHeader::JOINED_LATE != 0,
+            kind,
+        })
     };
     let kind = match kind {
         kind::OPENED => {
@@ -30,6 +39,13 @@ pub(super) fn decode(record: &[u8]) -> Option<ProbeEvent> {
         kind::REQUEST => ProbeEventKind::RequestHead { index, piece: piece() },
         kind::RESPONSE => ProbeEventKind::ResponseHead { index, status, piece: piece() },
         kind::CLOSED => ProbeEventKind::Closed { how: how(status)? },
+        kind::BLOCK => on_stream(StreamEventKind::Block(piece())),
+        kind::STREAM_END => on_stream(StreamEventKind::End),
+        kind::STREAM_RESET => on_stream(StreamEventKind::Reset(code(data))),
+        kind::STREAM_DATA => on_stream(StreamEventKind::Data(data.to_vec())),
+        kind::GO_AWAY => on_stream(StreamEventKind::GoAway),
+        kind::SETTINGS => on_stream(StreamEventKind::Settings(data.to_vec())),
+        kind::STREAMS_MISSED => on_stream(StreamEventKind::Missed),
         _ => return None,
     };
     Some(ProbeEvent {
@@ -42,8 +58,28 @@ pub(super) fn decode(record: &[u8]) -> Option<ProbeEvent> {
             role::DOWNSTREAM => Some(Role::Downstream),
             _ => None,
         },
+        protocol: recognised(protocol),
         kind,
     })
+}
+
+/// The protocol of a connection, as the kernel recognised it.
+pub(super) const fn recognised(protocol: u8) -> Option<Protocol> {
+    match protocol {
+        protocol::HTTP1 => Some(Protocol::Http),
+        protocol::HTTP2 => Some(Protocol::Http2),
+        protocol::REDIS => Some(Protocol::Redis),
+        protocol::MYSQL => Some(Protocol::Mysql),
+        protocol::POSTGRES => Some(Protocol::Postgres),
+        protocol::TLS => Some(Protocol::Tls),
+        _ => None,
+    }
+}
+
+/// An HTTP/2 error code; one that was not captured reads as `INTERNAL_ERROR`.
+fn code(data: &[u8]) -> u32 {
+    const INTERNAL_ERROR: u32 = 2;
+    data.first_chunk().map_or(INTERNAL_ERROR, |bytes| u32::from_be_bytes(*bytes))
 }
 
 /// The bytes of an [`EventHeader`], whose length is checked; the offsets are its own.
@@ -105,7 +141,7 @@ const _: () = {
     assert!(offset_of!(EventHeader, at_ns) == 0 && offset_of!(EventHeader, cookie) == 8);
     assert!(offset_of!(EventHeader, epoch) == 16 && offset_of!(EventHeader, index) == 20);
     assert!(offset_of!(EventHeader, offset) == 24 && offset_of!(EventHeader, len) == 28);
-    assert!(offset_of!(EventHeader, status) == 30 && offset_of!(EventHeader, edge) == 32);
+    assert!(offset_of!(EventHeader, status) == 30 && offset_of!(EventHeader, edge) == 32 && offset_of!(EventHeader, protocol) == 36);
 };
 
 #[cfg(test)]
@@ -115,6 +151,10 @@ mod tests {
     use super::*;
 
     fn record(kind: u8, status: u16, data: &[u8]) -> Vec<u8> {
+        flagged(kind, status, EventHeader::COMPLETE, data)
+    }
+
+    fn flagged(kind: u8, status: u16, flags: u8, data: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.extend(7_u64.to_ne_bytes());
         bytes.extend(8_u64.to_ne_bytes());
@@ -123,7 +163,7 @@ mod tests {
         bytes.extend(11_u32.to_ne_bytes());
         bytes.extend(u16::try_from(data.len()).unwrap().to_ne_bytes());
         bytes.extend(status.to_ne_bytes());
-        bytes.extend([3, role::INGRESS, kind, EventHeader::COMPLETE, 0, 0, 0, 0]);
+        bytes.extend([3, role::INGRESS, kind, flags, protocol::HTTP2, 0, 0, 0]);
         bytes.extend(data);
         // The kernel reserves classes of sizes: what follows the data is no part of it.
         bytes.extend([0xee; 17]);
@@ -149,6 +189,22 @@ mod tests {
         let event = decode(&record(kind::OPENED, 0, &data)).unwrap();
         let (local, peer) = ("10.0.0.1:80".parse().unwrap(), "[2001:db8::1]:40000".parse().unwrap());
         assert_eq!(event.kind, ProbeEventKind::Opened { local, peer });
+    }
+
+    #[test]
+    fn what_happens_on_streams_is_decoded() {
+        let from_server = EventHeader::FROM_SERVER | EventHeader::END_STREAM;
+        let event = decode(&flagged(kind::STREAM_RESET, 0, from_server, &7_u32.to_be_bytes())).unwrap();
+        assert_eq!(event.protocol, Some(Protocol::Http2));
+        let expected = StreamEvent { stream: 10, from_server: true, ends: true, joined_late: false, kind: StreamEventKind::Reset(7) };
+        assert_eq!(event.kind, ProbeEventKind::Stream(expected.clone()));
+        let event = decode(&flagged(kind::BLOCK, 0, EventHeader::JOINED_LATE, &[0x82])).unwrap();
+        let piece = HeadPiece { offset: 11, bytes: vec![0x82], complete: false, truncated: false };
+        let kind = StreamEventKind::Block(piece);
+        assert_eq!(
+            event.kind,
+            ProbeEventKind::Stream(StreamEvent { from_server: false, ends: false, joined_late: true, kind, ..expected })
+        );
     }
 
     #[test]

@@ -31,6 +31,11 @@ fn of_edge(edge: &EdgeSpec, index: u8) -> EdgeRule {
         protocol: match edge.protocol {
             None => protocol::ANY,
             Some(Protocol::Http) => protocol::HTTP1,
+            Some(Protocol::Http2 | Protocol::Grpc) => protocol::HTTP2,
+            Some(Protocol::Redis) => protocol::REDIS,
+            Some(Protocol::Mysql) => protocol::MYSQL,
+            Some(Protocol::Postgres) => protocol::POSTGRES,
+            Some(Protocol::Tls) => protocol::TLS,
         },
         flags,
         edge: index,

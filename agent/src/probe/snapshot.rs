@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use aya::maps::{MapData, PerCpuArray, PerCpuValues};
 use stormdrill_core::edge::EdgeId;
 use stormdrill_core::event::Epoch;
-use stormdrill_core::window::EdgeCounts;
+use stormdrill_core::window::{EdgeCounts, Recognised};
 use stormdrill_wire::abi::{EDGE_SLOTS, EPOCH_SLOTS, EdgeCounters, FIRST_STATUS, OTHER_DOWNSTREAM, OTHER_INGRESS, health};
 
-use super::ProbeError;
+use super::{ProbeError, records};
 use crate::clock;
 
 /// Counters by epoch slot and edge. They grow for as long as the probe is attached; a slot is used again every fourth epoch.
@@ -146,6 +146,12 @@ fn edge_values(counters: &PerCpuArray<MapData, EdgeCounters>, slot: u32, edge: u
 fn sum(values: &PerCpuValues<EdgeCounters>) -> EdgeCounts {
     let mut total = EdgeCounts::default();
     for value in values.iter() {
+        let mut recognised = Recognised::default();
+        for (code, count) in (0..).zip(value.protocols) {
+            if let Some(protocol) = records::recognised(code) {
+                recognised.add(protocol, count);
+            }
+        }
         merge(
             &mut total,
             &EdgeCounts {
@@ -157,21 +163,17 @@ fn sum(values: &PerCpuValues<EdgeCounters>) -> EdgeCounts {
                 connect_failures: value.connect_failures,
                 request_bytes: value.request_bytes,
                 response_bytes: value.response_bytes,
+                ok: value.ok,
+                errors: value.errors,
+                recognised,
             },
         );
     }
     total
 }
 
-const fn merge(total: &mut EdgeCounts, more: &EdgeCounts) {
-    total.requests += more.requests;
-    total.responses += more.responses;
-    total.connections_opened += more.connections_opened;
-    total.connections_closed += more.connections_closed;
-    total.tcp_retransmits += more.tcp_retransmits;
-    total.connect_failures += more.connect_failures;
-    total.request_bytes += more.request_bytes;
-    total.response_bytes += more.response_bytes;
+fn merge(total: &mut EdgeCounts, more: &EdgeCounts) {
+    *total = total.plus(more);
 }
 
 fn sum_status(values: &PerCpuValues<EdgeCounters>) -> BTreeMap<u16, u64> {

@@ -5,13 +5,17 @@
 //! neither stays unknown.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt as _;
 
 use aya::maps::{HashMap, MapData};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddr};
+use nix::sched::{CloneFlags, setns};
 use stormdrill_core::edge::EdgeSpec;
+use stormdrill_core::report::json::connection::Kernel;
 use stormdrill_wire::abi::{Rules, role};
 
 use super::{ProbeError, rules};
@@ -21,8 +25,49 @@ const LISTEN: u8 = 10;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 
-/// Enters the role of every open connection of this network namespace, by its cookie.
+/// Enters the role of every open connection of every network namespace, by its cookie.
+///
+/// Another namespace is entered by a thread made for it, so that this one stays where it is. One that cannot be entered, or ends
+/// meanwhile, is left out: its connections are counted as unknown.
 pub(super) fn list(found: &mut HashMap<MapData, u64, u32>, rules: &Rules, count: u32) -> Result<(), ProbeError> {
+    list_here(found, rules, count)?;
+    let others = other_namespaces();
+    if others.is_empty() {
+        return Ok(());
+    }
+    std::thread::scope(|scope| {
+        let worker = std::thread::Builder::new().name("sock-diag".to_owned()).spawn_scoped(scope, move || {
+            for namespace in others {
+                if setns(&namespace, CloneFlags::CLONE_NEWNET).is_ok() {
+                    let _ = list_here(found, rules, count);
+                }
+            }
+        });
+        worker.map_err(ProbeError::Sockets).map(drop)
+    })
+}
+
+/// The network namespaces of all processes but this thread's, and those that `ip netns` keeps, each once.
+fn other_namespaces() -> Vec<File> {
+    let mut known = HashSet::new();
+    let own = std::fs::metadata("/proc/thread-self/ns/net").map(|own| own.ino());
+    known.extend(own);
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let of_processes = processes.filter(|entry| entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()));
+    let kept = std::fs::read_dir("/run/netns").into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut namespaces = Vec::new();
+    for path in of_processes.map(|entry| entry.path().join("ns/net")).chain(kept) {
+        // A process may have ended, and may not be ours to look at.
+        let Ok(metadata) = std::fs::metadata(&path) else { continue };
+        if known.insert(metadata.ino()) {
+            namespaces.extend(File::open(path));
+        }
+    }
+    namespaces
+}
+
+/// Enters the role of every open connection of this thread's network namespace.
+fn list_here(found: &mut HashMap<MapData, u64, u32>, rules: &Rules, count: u32) -> Result<(), ProbeError> {
     let mut sockets = dump(AF_INET).map_err(ProbeError::Sockets)?;
     sockets.extend(dump(AF_INET6).map_err(ProbeError::Sockets)?);
     let handed_out = ephemeral_ports();
@@ -73,12 +118,23 @@ pub fn connections(edges: &[EdgeSpec]) -> Result<Vec<Connection>, ProbeError> {
     Ok(sockets.iter().filter(|socket| socket.state == ESTABLISHED).filter_map(of).collect())
 }
 
+/// What the kernel knows of each connection of this thread's network namespace, by socket cookie.
+///
+/// # Errors
+/// When the kernel does not list its sockets.
+pub fn details() -> Result<std::collections::HashMap<u64, Kernel>, ProbeError> {
+    let mut sockets = dump(AF_INET).map_err(ProbeError::Sockets)?;
+    sockets.extend(dump(AF_INET6).map_err(ProbeError::Sockets)?);
+    Ok(sockets.iter().filter_map(|socket| Some((socket.cookie, socket.kernel?))).collect())
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Open {
     state: u8,
     cookie: u64,
     local: SocketAddr,
     peer: SocketAddr,
+    kernel: Option<Kernel>,
 }
 
 impl Open {
@@ -100,7 +156,30 @@ impl Open {
             local: SocketAddr::new(address(8)?, port(4)?),
             peer: SocketAddr::new(address(24)?, port(6)?),
             cookie: word(44)? | word(48)? << 32,
+            kernel: message.get(INET_DIAG_MSG..).and_then(tcp_info),
         })
+    }
+}
+
+/// Bytes of an `inet_diag_msg`; attributes follow.
+const INET_DIAG_MSG: usize = 72;
+/// The attribute that is a `tcp_info`.
+const INET_DIAG_INFO: u16 = 2;
+
+/// Round-trip time and retransmissions from the `tcp_info` among the attributes.
+fn tcp_info(attributes: &[u8]) -> Option<Kernel> {
+    const RTT: usize = 68;
+    const TOTAL_RETRANS: usize = 100;
+    let mut rest = attributes;
+    loop {
+        let (header, _) = rest.split_at_checked(4)?;
+        let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
+        let value = rest.get(4..length)?;
+        if u16::from_ne_bytes([header[2], header[3]]) == INET_DIAG_INFO {
+            let word = |at| Some(u64::from(u32::from_ne_bytes(value.get(at..at + 4)?.try_into().ok()?)));
+            return Some(Kernel { retransmits: word(TOTAL_RETRANS)?, rtt_us: word(RTT)? });
+        }
+        rest = rest.get(length.next_multiple_of(4)..)?;
     }
 }
 
@@ -116,6 +195,8 @@ fn request(family: u8) -> [u8; 72] {
     message[6..8].copy_from_slice(&NLM_F_REQUEST_DUMP.to_ne_bytes());
     message[16] = family;
     message[17] = IPPROTO_TCP;
+    // With each socket's `tcp_info`.
+    message[18] = 1 << (INET_DIAG_INFO - 1);
     // All states.
     message[20..24].copy_from_slice(&u32::MAX.to_ne_bytes());
     message

@@ -16,6 +16,12 @@ use stormdrill::fault::plane::{Applied, Plane};
 use stormdrill::netns;
 use stormdrill_core::edge::{Cidr, EdgeSpec, PortRange, Role};
 use stormdrill_core::fault::{Direction, FaultKind, FaultSpec};
+use stormdrill_core::stats::beta::{binomial_at_least, binomial_at_most};
+
+/// The one of two amounts that this run asks for: `cargo xtask test` runs most kernels in short.
+pub(crate) fn amount<T>(full: T, short: T) -> T {
+    if std::env::var_os("STORMDRILL_SHORT").is_some() { short } else { full }
+}
 
 /// Runs a test in a scratch namespace whose loopback is up.
 pub(crate) fn in_namespace(test: impl FnOnce() + Send) {
@@ -34,6 +40,11 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) fn new() -> Self {
+        Self::with_queues(1)
+    }
+
+    /// The same, with so many queues on each end.
+    pub(crate) fn with_queues(queues: u32) -> Self {
         let (work, jobs) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         let (ready, id) = mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -47,7 +58,10 @@ impl Peer {
         });
         let id = id.recv().unwrap().to_string();
         let peer = Self { work, thread: Some(thread) };
-        run("ip", &["link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", &id]);
+        let queues = queues.to_string();
+        let (near, far) = (["numtxqueues", &queues, "numrxqueues", &queues], ["numtxqueues", &queues, "numrxqueues", &queues]);
+        let all = [["link", "add", "v0"].as_slice(), &near, &["type", "veth", "peer", "name", "v1", "netns", &id], &far].concat();
+        run("ip", &all);
         let set_up = |device: &str, number: &str| {
             run("ip", &["address", "add", &format!("10.9.0.{number}/24"), "dev", device]);
             run("ip", &["address", "add", &format!("fd09::{number}/64"), "dev", device, "nodad"]);
@@ -179,6 +193,13 @@ impl Client {
         Self { stream: BufReader::new(stream) }
     }
 
+    /// One that waits as long as a lossy path may take.
+    pub(crate) fn patient(address: &str) -> Self {
+        let client = Self::connect(address);
+        client.stream.get_ref().set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        client
+    }
+
     /// The status and body of one answer.
     pub(crate) fn get(&mut self, path: &str) -> (u16, String) {
         self.stream.get_mut().write_all(format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n").as_bytes()).unwrap();
@@ -207,11 +228,12 @@ impl Client {
     }
 }
 
-/// Whether a count lies in the 99.9% interval of a binomial distribution (normal approximation, for shares far from 0 and 1).
+/// Whether a count lies in the exact 99.9% interval of a binomial distribution.
 #[expect(clippy::cast_precision_loss, reason = "counts of thousands")]
 pub(crate) fn is_plausible(count: u64, of: u64, share: f64) -> bool {
+    const EACH_TAIL: f64 = 0.0005;
     let (count, of) = (count as f64, of as f64);
-    (count - of * share).abs() <= 3.3 * (of * share * (1.0 - share)).sqrt() + 0.5
+    binomial_at_most(count, of, share) >= EACH_TAIL && binomial_at_least(count, of, share) >= EACH_TAIL
 }
 
 pub(crate) fn has_no_journal(state_dir: &Path) -> bool {

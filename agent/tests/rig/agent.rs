@@ -91,7 +91,13 @@ impl Agent {
 
     /// Starts to observe edges, each given as on the command line, and returns when it counts.
     pub(crate) fn observe(&self, ingress: &[String], downstream: &[String]) -> Observation {
+        self.observe_with(ingress, downstream, &[])
+    }
+
+    /// The same with further arguments.
+    pub(crate) fn observe_with(&self, ingress: &[String], downstream: &[String], arguments: &[&str]) -> Observation {
         let mut command = self.command(&["observe"]);
+        command.args(arguments);
         for edge in ingress {
             command.arg("--ingress").arg(edge);
         }
@@ -119,6 +125,11 @@ impl Drill {
     /// Waits until a phase has begun.
     pub(crate) fn wait_for_phase(&mut self, phase: &str) {
         self.process.wait_for(&format!("{phase}:"));
+    }
+
+    /// Waits until a window of a phase is final.
+    pub(crate) fn wait_for_window_of(&mut self, phase: &str) {
+        self.process.wait_for(&format!("  {phase} "));
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

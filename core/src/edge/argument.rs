@@ -24,8 +24,8 @@ pub enum ArgumentError {
     /// The port cannot be read.
     #[error("{}: {}", .0, .0.advice())]
     Port(UnitError),
-    /// The protocol is not one of this version.
-    #[error("protocol `{0}` is not in this version of stormdrill, which knows `http`")]
+    /// There is no such protocol.
+    #[error("there is no protocol `{0}`: stormdrill knows {known}", known = known())]
     Protocol(String),
 }
 
@@ -63,6 +63,11 @@ pub fn parse(role: Role, text: &str) -> Result<EdgeSpec, ArgumentError> {
     Ok(EdgeSpec { name: name.to_owned(), role, address, ports, protocol })
 }
 
+/// The protocols' words.
+fn known() -> String {
+    crate::wording::listed(&Protocol::ALL.map(Protocol::as_str))
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
@@ -96,7 +101,10 @@ mod tests {
             ("web=::1:80", "`web=::1:80` has no port: write `ADDRESS:PORT`, as in `10.2.0.7:9000`, `[::1]:9000` or `:9000`"),
             ("web=:0", "`0` is zero: write `8080`"),
             ("web=db:80", "`db` is not an address: write `10.2.0.0/16`"),
-            ("web=:80/mysql", "protocol `mysql` is not in this version of stormdrill, which knows `http`"),
+            (
+                "web=:80/gopher",
+                "there is no protocol `gopher`: stormdrill knows `http`, `http2`, `grpc`, `redis`, `mysql`, `postgres` and `tls`",
+            ),
         ] {
             assert_eq!(parse(Role::Ingress, text).unwrap_err().to_string(), message);
         }

@@ -22,7 +22,7 @@ pub(crate) enum Basis {
 
 /// Why no verdict can be drawn from the windows used; `None` if it can.
 pub(crate) fn broken(phase: PhaseName, basis: Basis, used: &[&Window], evidence: &Evidence<'_>) -> Option<String> {
-    unconfirmed(phase, evidence).or_else(|| match basis {
+    unconfirmed(phase, evidence).or_else(|| held_up(used, evidence)).or_else(|| match basis {
         Basis::Counts => None,
         Basis::Events => lost(used),
     })
@@ -42,6 +42,15 @@ fn unconfirmed(phase: PhaseName, evidence: &Evidence<'_>) -> Option<String> {
         } else {
             None
         }
+    })
+}
+
+/// A time in which stormdrill itself stood still, within a window that was used.
+fn held_up(used: &[&Window], evidence: &Evidence<'_>) -> Option<String> {
+    evidence.held_up.iter().find_map(|pause| {
+        let window = used.iter().find(|window| pause.start_ns < window.end_ns && window.start_ns < pause.end_ns)?;
+        let seconds = (pause.end_ns.saturating_sub(pause.start_ns)) as f64 / 1e9;
+        Some(format!("stormdrill itself was held up for {seconds:.1} s in window {}", window.epoch))
     })
 }
 

@@ -100,7 +100,7 @@ impl Limit {
         let bounded_above = matches!(self.op, Op::Less | Op::AtMost);
         let verdict = match gap {
             // What did not happen cannot have taken too long, nor hung.
-            Gap::NoFailure(_) if bounded_above != self.metric.is_good() => Verdict::Pass,
+            Gap::NoFailure(_) | Gap::NoRetry(_) if bounded_above != self.metric.is_good() => Verdict::Pass,
             _ => Verdict::Inconclusive,
         };
         Outcome { verdict, observed: None, interval: None, reason: Some(gap.to_string()) }
@@ -152,6 +152,7 @@ impl Limit {
             Metric::FailureLatency { .. } => "more failed request",
             Metric::ExplicitFailureRatio => "more failure",
             Metric::Latency { .. } => "more answer",
+            Metric::BackoffJitter => "more pause",
             _ => "more request",
         };
         if more == 0 {

@@ -18,9 +18,11 @@ mod connecting;
 
 mod layers;
 
+mod retrying;
+
 pub(crate) mod shares;
 
-use shares::{explicit_share, retry_share, success_share};
+use shares::{explicit_share, success_share};
 
 /// Why there is no number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -35,6 +37,20 @@ pub(crate) enum Gap {
     NoIngress,
     #[error("no ingress request was seen in the {0} phase, so attempts cannot be related to requests")]
     NoIngressTraffic(&'static str),
+    #[error("no request was retried in the {0} phase")]
+    NoRetry(&'static str),
+    #[error("{pauses} pauses before first retries are too few to tell their spread: {least} are needed")]
+    FewPauses { pauses: usize, least: usize },
+    #[error(
+        "no request of the {0} phase says by a deadline, a request id or a trace for whom it is made, so that nobody can be seen to give up"
+    )]
+    NoDeadline(&'static str),
+    #[error(
+        "{}.{}% of the attempts look like retries where nothing failed: these calls are too alike to be matched, so mark retries by a header or give requests an id",
+        .0 / 10,
+        .0 % 10
+    )]
+    TooAlike(u32),
     #[error("the baseline is zero, so an increase is undefined: give an absolute limit instead")]
     ZeroBaseline,
     #[error("this metric cannot be compared with the baseline: give an absolute limit instead")]
@@ -111,7 +127,14 @@ pub(crate) fn absolute(metric: Metric, scene: Scene<'_>) -> Result<Sample, Gap> 
             let tally = Tally { count: retransmits as f64, exposure: requests(scene.edge, windows) as f64 };
             if tally.exposure > 0.0 { Ok(Sample::Rate { tally, phi: 1.0 }) } else { Err(Gap::NoTraffic(scene.phase)) }
         }
-        Metric::RetryRatio { of } => retry_share(scene.edge, windows, of).map(Sample::Share).ok_or(Gap::NoTraffic(scene.phase)),
+        Metric::RetryRatio { of } => retrying::share(scene, windows, of, scene.phase).map(Sample::Share),
+        Metric::NonIdempotentRetries => Ok(exact(retrying::count(scene, |edge| edge.non_idempotent_retries))),
+        Metric::NonretryableRetries => Ok(exact(retrying::count(scene, |edge| edge.nonretryable_retries))),
+        Metric::RetryAfterViolations => Ok(exact(retrying::count(scene, |edge| edge.retry_after_violations))),
+        Metric::BackoffJitter => retrying::jitter(scene),
+        Metric::RetryPeakToMean => retrying::peak_to_mean(scene).map(exact),
+        Metric::LateStarts => retrying::of_deadlines(scene, |edge| edge.late_starts as f64).map(exact),
+        Metric::OrphanWork => retrying::of_deadlines(scene, |edge| edge.orphan_ns as f64 / 1e9).map(exact),
         Metric::SuccessRatio => success_share(scene.edge, windows).map(Sample::Share).ok_or(Gap::NoTraffic(scene.phase)),
         Metric::FailureLatency { quantile } => {
             let sorted = failure_times(scene.edge, windows);
@@ -170,10 +193,17 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
         | Metric::Connections
         | Metric::ConnectFailures
         | Metric::RetransmitRatio
+        | Metric::NonIdempotentRetries
+        | Metric::NonretryableRetries
+        | Metric::RetryAfterViolations
+        | Metric::BackoffJitter
+        | Metric::RetryPeakToMean
+        | Metric::LateStarts
+        | Metric::OrphanWork
         | Metric::Metastable => Err(Gap::NoIncrease),
         Metric::RetryRatio { of } => {
-            let judged = retry_share(edge, scene.judged, of).ok_or(Gap::NoTraffic(scene.phase))?;
-            let base = retry_share(edge, scene.baseline, of).ok_or(Gap::NoTraffic("baseline"))?;
+            let judged = retrying::share(scene, scene.judged, of, scene.phase)?;
+            let base = retrying::share(scene, scene.baseline, of, "baseline")?;
             // As rates per attempt: exact where retries are rare, and on the safe side where they are not.
             let tally = |share: Share| Tally {
                 count: share.hits,

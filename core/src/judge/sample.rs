@@ -4,7 +4,7 @@ use crate::expectation::{Op, RetryBase};
 use crate::stats::amplification::{self, Pair};
 use crate::stats::quotient::{self, Estimate};
 use crate::stats::rate_ratio::{self, Tally};
-use crate::stats::{Interval, Tails, beta, poisson, proportion, quantile};
+use crate::stats::{Interval, Tails, beta, poisson, proportion, quantile, variation};
 
 /// What was observed, in the form that its exact interval needs. No variant is empty: [`super::measure`] sees to it.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +25,8 @@ pub(crate) enum Sample {
     Cost(Share),
     /// What was seen, and the ends that it may have: equal where there is nothing to estimate.
     Exact { value: f64, lo: f64, hi: f64 },
+    /// How times in nanoseconds are spread: their coefficient of variation.
+    Variation(Vec<u64>),
     /// A quantile over the baseline's.
     LatencyRatio { judged: Vec<u64>, base: Vec<u64>, quantile: f64 },
 }
@@ -88,6 +90,7 @@ impl Sample {
             Self::Cost(share) => 1.0 / share.estimate(Tails::each(0.05), 1.0).value,
             Self::Exact { value, .. } => *value,
             Self::Latency { sorted, quantile } => seconds_at(sorted, *quantile),
+            Self::Variation(times) => variation::of(times).unwrap_or(f64::NAN),
             Self::LatencyRatio { judged, base, quantile } => seconds_at(judged, *quantile) / seconds_at(base, *quantile),
         }
     }
@@ -111,6 +114,7 @@ impl Sample {
             }
             Self::Exact { lo, hi, .. } => Interval { lo: *lo, hi: *hi },
             Self::Latency { sorted, quantile } => seconds(sorted, *quantile, tails, more).interval,
+            Self::Variation(times) => variation::interval(times, tails, more).unwrap_or(UNKNOWN),
             Self::LatencyRatio { judged, base, quantile } => {
                 quotient::interval(seconds(judged, *quantile, tails, more), seconds(base, *quantile, tails, more))
             }
@@ -169,7 +173,7 @@ impl Sample {
             Self::Exact { .. } => 0.0,
             Self::ShareRatio { judged, base } => judged.of + base.of,
             Self::Amplification { judged, baseline } => judged.iter().chain(baseline).map(|pair| pair.ingress).sum(),
-            Self::Latency { sorted, .. } => sorted.len() as f64,
+            Self::Latency { sorted, .. } | Self::Variation(sorted) => sorted.len() as f64,
             Self::LatencyRatio { judged, base, .. } => (judged.len() + base.len()) as f64,
         }
     }

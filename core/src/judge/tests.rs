@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::edge::{EdgeSpec, Role};
 use crate::expectation::{Demand, Expectation, Metric, Op, RetryBase, Within};
 use crate::fault::{Backend, Direction, Distribution, FaultCounts, FaultKind, FaultOutcome, FaultSpec};
-use crate::judge::{Evidence, Judgement, LoadHealth, judge};
+use crate::judge::{Evidence, HeldUp, Judgement, LoadHealth, judge};
 use crate::window::{EdgeCounts, EdgeWindow, Failure, Phase, PhaseName, Retries, Window};
 
 mod doubts;
@@ -92,6 +92,7 @@ pub(crate) struct Drill {
     pub(crate) windows: Vec<Window>,
     pub(crate) faults: Vec<FaultOutcome>,
     pub(crate) load: Option<LoadHealth>,
+    pub(crate) held_up: Vec<HeldUp>,
 }
 
 impl Drill {
@@ -102,6 +103,7 @@ impl Drill {
             windows: Vec::new(),
             faults: vec![http_status(400, 100)],
             load: None,
+            held_up: Vec::new(),
         }
     }
 
@@ -152,7 +154,14 @@ impl Drill {
 
     pub(crate) fn judge(&self, expectation: &Expectation) -> Judgement {
         let phases = self.phases();
-        let evidence = Evidence { edges: &self.edges, phases: &phases, windows: &self.windows, faults: &self.faults, load: self.load };
+        let evidence = Evidence {
+            edges: &self.edges,
+            phases: &phases,
+            windows: &self.windows,
+            faults: &self.faults,
+            load: self.load,
+            held_up: &self.held_up,
+        };
         judge(std::slice::from_ref(expectation), &evidence).remove(0)
     }
 }

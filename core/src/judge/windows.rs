@@ -73,7 +73,8 @@ mod tests {
             change(window);
         }
         let phases = drill.phases();
-        let evidence = Evidence { edges: &drill.edges, phases: &phases, windows: &drill.windows, faults: &drill.faults, load: None };
+        let evidence =
+            Evidence { edges: &drill.edges, phases: &phases, windows: &drill.windows, faults: &drill.faults, load: None, held_up: &[] };
         epochs(&steady(&evidence, PhaseName::Fault))
     }
 
@@ -97,7 +98,8 @@ mod tests {
             window.end_ns = end_ns;
         }
         let phases = drill.phases();
-        let evidence = Evidence { edges: &drill.edges, phases: &phases, windows: &drill.windows, faults: &drill.faults, load: None };
+        let evidence =
+            Evidence { edges: &drill.edges, phases: &phases, windows: &drill.windows, faults: &drill.faults, load: None, held_up: &[] };
         assert_eq!(epochs(&of_phase(&evidence, PhaseName::Fault)), [0, 1, 2, 3, 4]);
     }
 

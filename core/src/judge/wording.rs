@@ -16,14 +16,22 @@ pub(crate) mod unit {
 pub(crate) const fn unit_of(metric: Metric) -> &'static str {
     match metric {
         Metric::DownstreamQps | Metric::IngressQps | Metric::Goodput => unit::PER_SECOND,
-        Metric::Amplification | Metric::DownstreamPerIngress | Metric::CostPerSuccess => unit::TIMES,
+        Metric::Amplification | Metric::DownstreamPerIngress | Metric::CostPerSuccess | Metric::BackoffJitter | Metric::RetryPeakToMean => {
+            unit::TIMES
+        }
         Metric::RetryRatio { .. } | Metric::SuccessRatio | Metric::ExplicitFailureRatio | Metric::RetransmitRatio | Metric::Metastable => {
             unit::RATIO
         }
-        Metric::FailureLatency { .. } | Metric::Latency { .. } => unit::SECONDS,
-        Metric::AttemptsMax | Metric::LayersRetrying | Metric::Connections | Metric::ConnectionsOpened | Metric::ConnectFailures => {
-            unit::COUNT
-        }
+        Metric::FailureLatency { .. } | Metric::Latency { .. } | Metric::OrphanWork => unit::SECONDS,
+        Metric::AttemptsMax
+        | Metric::LayersRetrying
+        | Metric::Connections
+        | Metric::ConnectionsOpened
+        | Metric::ConnectFailures
+        | Metric::NonIdempotentRetries
+        | Metric::NonretryableRetries
+        | Metric::RetryAfterViolations
+        | Metric::LateStarts => unit::COUNT,
     }
 }
 

@@ -218,7 +218,7 @@ fn obstacle(feature: Feature, facts: &HostFacts) -> String {
         return format!("the kernel has no {name}");
     };
     match feature {
-        Feature::Cgroup2 => "no cgroup2 file system is mounted".to_owned(),
+        Feature::Cgroup2 => format!("kernel {kernel} has no cgroup2"),
         _ => {
             format!("kernel {kernel} has no {name}; `stormdrill doctor` names the package that has")
         }

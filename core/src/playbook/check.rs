@@ -57,6 +57,7 @@ pub(super) fn check(root: &Node, problems: &mut Problems<'_>) -> Option<Playbook
         edges: observed.edges,
         scope: observed.scope.unwrap_or(Scope::Host),
         window: observed.window?,
+        marker: observed.marker,
         load: load.flatten(),
         phases: phases?,
         faults: faults.unwrap_or_default(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::problem::{Problem, Problems};
 use super::{Scope, check, raw};
 use crate::edge::EdgeSpec;
+use crate::retry::marker::MarkerHeader;
 
 /// Reads a configuration. An empty text is one, of defaults only.
 ///
@@ -80,6 +81,8 @@ pub struct Observe {
     pub scope: Scope,
     /// How long a window is.
     pub window: Duration,
+    /// A header of the service's own that carries an attempt number.
+    pub marker: Option<MarkerHeader>,
 }
 
 /// How much the daemon takes on.

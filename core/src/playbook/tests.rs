@@ -225,7 +225,6 @@ fn what_contradicts_itself_is_refused() {
 #[test]
 fn what_a_later_version_knows_is_said_to_be_that() {
     use Code::NotInThisVersion as Later;
-    refused("8080, protocol: http", "8080, protocol: redis", Later, "redis", "protocol `redis` is not in this version of stormdrill");
     refused("to: order-db}", "to: order-db, select: {pid: 1}}", Later, "pid", "`pid` is not in this version of stormdrill");
     refused(
         "{cgroup: /system.slice/order.service}",
@@ -236,10 +235,10 @@ fn what_a_later_version_knows_is_said_to_be_that() {
     );
     refused(
         "retry ratio recovers within 2 windows",
-        "web late starts <= 3",
+        "web recovery windows <= 3",
         Later,
-        "late starts",
-        "`late starts` is not in this version of stormdrill",
+        "recovery windows",
+        "`recovery windows` is not in this version of stormdrill",
     );
 }
 

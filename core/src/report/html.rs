@@ -10,6 +10,8 @@ use super::{json, rows};
 
 mod figure;
 
+mod gaps;
+
 mod lines;
 
 mod plot;
@@ -38,6 +40,7 @@ pub fn render(run: &Run) -> String {
                     @if !run.expectations.is_empty() { (expectations(run)) }
                     (risen_edges(run))
                     (figure::all(run))
+                    (gaps::all(run))
                     @if !run.faults.is_empty() {
                         section { h2 { "Faults" } (table(&rows::FAULT_HEADS, &rows::faults(run))) }
                     }

@@ -9,10 +9,15 @@ use thiserror::Error;
 use crate::judge::{self, Evidence, Judgement};
 use crate::result::{DataQuality, DrillResult};
 
+pub mod connection;
+
 pub mod edge;
+
+pub mod retrying;
 
 pub mod window;
 
+use connection::ConnectionView;
 use edge::Edge;
 use window::WindowView;
 
@@ -108,6 +113,12 @@ pub struct Observation {
     pub schema: String,
     /// The edges, with one phase named `all`.
     pub edges: Vec<Edge>,
+    /// The connections one by one, if they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<Vec<ConnectionView>>,
+    /// How many connections are not among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections_omitted: Option<u64>,
     /// What may be missing.
     pub data_quality: DataQualityView,
 }
@@ -175,15 +186,33 @@ pub struct FaultView {
     pub effective: bool,
 }
 
-/// What may be missing.
+/// What may be missing. Results of earlier versions lack some of it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[expect(missing_docs, reason = "as in DataQuality")]
+#[expect(missing_docs, reason = "as in DataQuality and Missed")]
 pub struct DataQualityView {
     pub events_lost: u64,
     pub sampling: Option<f64>,
     pub unknown_role_connections: u64,
     pub unparsed_connections: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gaps: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segments_over_budget: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assumed_heads: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers_partial: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers_unreadable: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_failed: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records_malformed: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unpaired: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forgotten: Option<u64>,
 }
 
 impl Run {
@@ -224,7 +253,25 @@ impl Observation {
     /// The view of an observation.
     #[must_use]
     pub fn of(result: &DrillResult) -> Self {
-        Self { schema: OBSERVE_SCHEMA.to_owned(), edges: edge::of_result(result), data_quality: DataQualityView::of(&result.quality) }
+        Self {
+            schema: OBSERVE_SCHEMA.to_owned(),
+            edges: edge::of_result(result),
+            connections: None,
+            connections_omitted: None,
+            data_quality: DataQualityView::of(&result.quality),
+        }
+    }
+
+    /// The same with its connections.
+    #[must_use]
+    pub fn with_connections(self, connections: Vec<ConnectionView>, omitted: u64) -> Self {
+        Self { connections: Some(connections), connections_omitted: Some(omitted), ..self }
+    }
+
+    /// Indented, with a line feed at its end.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        text(self)
     }
 }
 
@@ -251,6 +298,15 @@ impl DataQualityView {
             sampling: finite(quality.sampling),
             unknown_role_connections: quality.unknown_role_connections,
             unparsed_connections: quality.unparsed_connections,
+            gaps: Some(quality.missed.gaps),
+            segments_over_budget: Some(quality.missed.segments_over_budget),
+            assumed_heads: Some(quality.missed.assumed_heads),
+            headers_partial: Some(quality.missed.headers_partial),
+            headers_unreadable: Some(quality.missed.headers_unreadable),
+            storage_failed: Some(quality.missed.storage_failed),
+            records_malformed: Some(quality.missed.records_malformed),
+            unpaired: Some(quality.missed.unpaired),
+            forgotten: Some(quality.missed.forgotten),
         }
     }
 }
@@ -264,7 +320,14 @@ fn phases(result: &DrillResult) -> Vec<PhaseView> {
 }
 
 fn faults(result: &DrillResult) -> Vec<FaultView> {
-    let evidence = Evidence { edges: &result.edges, phases: &result.phases, windows: &result.windows, faults: &result.faults, load: None };
+    let evidence = Evidence {
+        edges: &result.edges,
+        phases: &result.phases,
+        windows: &result.windows,
+        faults: &result.faults,
+        load: None,
+        held_up: &[],
+    };
     result
         .faults
         .iter()

@@ -77,6 +77,11 @@ pub fn unseen(run: &Run) -> Vec<String> {
         (quality.events_lost, "events lost"),
         (quality.unknown_role_connections, "connections of unknown role"),
         (quality.unparsed_connections, "connections that no recogniser took"),
+        (quality.gaps.unwrap_or(0), "gaps in streams"),
+        (quality.segments_over_budget.unwrap_or(0), "segments too rich to be read"),
+        (quality.headers_partial.unwrap_or(0), "header blocks read in part"),
+        (quality.storage_failed.unwrap_or(0), "sockets without room in the kernel"),
+        (quality.forgotten.unwrap_or(0), "requests or connections forgotten for want of room"),
     ]
     .into_iter()
     .filter(|(count, _)| *count > 0)

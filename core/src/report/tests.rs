@@ -36,7 +36,13 @@ fn result() -> DrillResult {
         faults: drill.faults,
         edges: drill.edges,
         windows: drill.windows,
-        quality: DataQuality { events_lost: 0, sampling: 1.0, unknown_role_connections: 0, unparsed_connections: 1 },
+        quality: DataQuality {
+            events_lost: 0,
+            sampling: 1.0,
+            unknown_role_connections: 0,
+            unparsed_connections: 1,
+            missed: Default::default(),
+        },
     }
 }
 
@@ -60,7 +66,7 @@ fn the_keys_of_run_are_the_contract() {
     let expected = ["kind", "target", "backend", "applied_ns", "removed_ns", "packets_selected", "packets_hit", "effective"];
     assert_eq!(keys(&run["faults"][0]), expected);
     assert_eq!(run["faults"][0]["effective"], true);
-    assert_eq!(keys(&run["edges"][0]), ["name", "role", "protocol", "phases"]);
+    assert_eq!(keys(&run["edges"][0]), ["name", "role", "protocol", "matched_false_rate", "phases"]);
     assert_eq!(keys(&run["edges"][0]["phases"]), ["baseline", "fault", "recovery"]);
     let phase = &run["edges"][1]["phases"]["fault"];
     let expected = [
@@ -75,12 +81,42 @@ fn the_keys_of_run_are_the_contract() {
         "connections",
         "connections_opened",
         "tcp_retransmits",
+        "connect_failures",
+        "retrying",
     ];
     assert_eq!(keys(phase), expected);
     assert_eq!(keys(&phase["retries"]), ["marker", "id", "matched"]);
     assert_eq!(keys(&phase["latency_ms"]), ["p50", "p99"]);
-    assert_eq!(keys(&phase["failures"]), ["client_abort", "hang", "no_answer", "reset", "status"]);
-    let expected = ["events_lost", "sampling", "unknown_role_connections", "unparsed_connections"];
+    assert_eq!(keys(&phase["failures"]), ["client_abort", "hang", "no_answer", "reset", "status", "unprocessed"]);
+    assert_eq!(keys(&phase["connect_failures"]), ["other", "refused", "timed_out"]);
+    let expected = [
+        "hedges",
+        "replays",
+        "non_idempotent",
+        "nonretryable",
+        "retry_after_violations",
+        "late_starts",
+        "orphan_ms",
+        "backoff_jitter",
+        "peak_to_mean",
+        "gaps",
+    ];
+    assert_eq!(keys(&phase["retrying"]), expected);
+    let expected = [
+        "events_lost",
+        "sampling",
+        "unknown_role_connections",
+        "unparsed_connections",
+        "gaps",
+        "segments_over_budget",
+        "assumed_heads",
+        "headers_partial",
+        "headers_unreadable",
+        "storage_failed",
+        "records_malformed",
+        "unpaired",
+        "forgotten",
+    ];
     assert_eq!(keys(&run["data_quality"]), expected);
 }
 

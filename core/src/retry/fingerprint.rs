@@ -38,6 +38,20 @@ pub fn of_caseless(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// Hash of what was captured of a message that is `length` bytes long.
+///
+/// How much is captured depends on how the sender cut its segments. So of what was cut, only the bytes up to a round number are
+/// compared: two captures of one message then nearly always agree.
+#[must_use]
+pub fn of_captured(bytes: &[u8], length: usize) -> u64 {
+    let compared = if bytes.len() >= length {
+        length
+    } else {
+        [2048, 1024, 512, 256, 128, 64, 32].into_iter().find(|round| *round <= bytes.len()).unwrap_or(0)
+    };
+    join(of_bytes(&bytes[..compared]), length as u64)
+}
+
 /// What was seen of a body's start.
 ///
 /// How much was seen depends on how the sender cut its segments, so that two different lengths prove nothing.
@@ -112,6 +126,15 @@ mod tests {
         assert!(!a.contradicts(a));
         assert!(!a.contradicts(BodyPrefix::of(b"")));
         assert!(!a.contradicts(BodyPrefix::of(b"{\"i")));
+    }
+
+    #[test]
+    fn captures_of_different_length_agree_up_to_a_round_number() {
+        let message: Vec<u8> = (0..200_u8).collect();
+        assert_eq!(of_captured(&message[..130], 200), of_captured(&message[..199], 200));
+        assert_ne!(of_captured(&message[..130], 200), of_captured(&message[..130], 201), "the length counts");
+        assert_ne!(of_captured(&message, 200), of_captured(&message[..199], 200), "what is whole is compared as a whole");
+        assert_eq!(of_captured(b"GET a; next message", 5), of_captured(b"GET a", 5));
     }
 
     #[test]

@@ -25,7 +25,8 @@ pub enum IdKind {
 
 impl IdKind {
     /// It names one operation, whatever the rest of the request looks like.
-    const fn names_a_call(self) -> bool {
+    #[must_use]
+    pub const fn names_a_call(self) -> bool {
         matches!(self, Self::IdempotencyKey | Self::AmzInvocation | Self::GcclInvocation)
     }
 }
@@ -49,6 +50,13 @@ pub fn identity<'v>(name: &str, value: &'v [u8]) -> Option<(IdKind, &'v [u8])> {
         return None;
     };
     (!id.is_empty()).then_some((kind, id))
+}
+
+/// The trace id of a `traceparent`.
+#[must_use]
+pub fn trace(name: &str, value: &[u8]) -> Option<u64> {
+    let ids = name.eq_ignore_ascii_case("traceparent").then(|| span(value.trim_ascii())).flatten()?;
+    Some(fingerprint::of_bytes(&ids[..32]))
 }
 
 /// `trace-id "-" parent-id` of a traceparent; version and flags may change between attempts.

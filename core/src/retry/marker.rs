@@ -22,6 +22,13 @@ pub enum MarkerCounts {
 }
 
 impl MarkerHeader {
+    /// Whether a text can be a header's name: a token of HTTP's, of 1 to 64 characters.
+    #[must_use]
+    pub fn is_name(text: &str) -> bool {
+        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        (1..=64).contains(&text.len()) && text.bytes().all(token)
+    }
+
     /// Takes what the number counts from the name: `X-Attempt` counts attempts, `X-Retry-Count` and
     /// `X-Previous-Attempts` count what came before.
     #[must_use]

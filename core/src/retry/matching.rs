@@ -38,8 +38,31 @@ pub struct Candidate {
 pub struct Predecessor {
     /// Which attempt of its logical request it was, from 1.
     pub number: u32,
-    /// It had no outcome yet.
+    /// It had no outcome yet; `ending` says nothing then.
     pub open: bool,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+/// How a failed attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ending {
+    /// When, nanoseconds.
+    pub end_ns: u64,
+    /// With an answer.
+    pub is_answered: bool,
+    /// With the message that nobody had looked at it.
+    pub is_unprocessed: bool,
+    /// The pause that the answer asked for before another attempt, nanoseconds.
+    pub wait_ns: Option<u64>,
+}
+
+impl Ending {
+    /// Without an answer.
+    #[must_use]
+    pub const fn silent(end_ns: u64) -> Self {
+        Self { end_ns, is_answered: false, is_unprocessed: false, wait_ns: None }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -48,8 +71,8 @@ struct Alike {
     in_flight: usize,
     /// The first few of those.
     open: [Option<Candidate>; CROWD],
-    /// Failed and unexplained, with the time of failure, oldest first.
-    failed: VecDeque<(u64, Candidate)>,
+    /// Failed and unexplained, oldest first.
+    failed: VecDeque<(Ending, Candidate)>,
 }
 
 /// Attempts that may yet be repeated, by fingerprint.
@@ -79,10 +102,10 @@ impl Matcher {
     pub fn take_predecessor(&mut self, key: u64, body: BodyPrefix, at_ns: u64, overdue_ns: u64) -> Option<Predecessor> {
         self.forget(at_ns);
         let alike = self.alike.get_mut(&key)?;
-        let fits = |(end_ns, failed): &(u64, Candidate)| *end_ns <= at_ns && !failed.body.contradicts(body);
+        let fits = |(ending, failed): &(Ending, Candidate)| ending.end_ns <= at_ns && !failed.body.contradicts(body);
         if let Some(back) = alike.failed.iter().rev().take(SCAN).position(fits) {
-            let (_, failed) = alike.failed.remove(alike.failed.len() - 1 - back)?;
-            return Some(Predecessor { number: failed.number, open: false });
+            let (ending, failed) = alike.failed.remove(alike.failed.len() - 1 - back)?;
+            return Some(Predecessor { number: failed.number, open: false, ending });
         }
         if alike.in_flight > CROWD {
             return None;
@@ -92,7 +115,7 @@ impl Matcher {
         let open = slot.take()?;
         alike.in_flight -= 1;
         self.explained.insert(open.token);
-        Some(Predecessor { number: open.number, open: true })
+        Some(Predecessor { number: open.number, open: true, ending: Ending::default() })
     }
 
     /// An attempt begins: it may be repeated from now on.
@@ -110,14 +133,15 @@ impl Matcher {
         self.sweep(key);
     }
 
-    /// An attempt failed at `end_ns`: it may explain one successor, unless it already has.
-    pub fn fail(&mut self, key: u64, attempt: Candidate, end_ns: u64) {
+    /// An attempt failed: it may explain one successor, unless it already has.
+    pub fn fail(&mut self, key: u64, attempt: Candidate, ending: Ending) {
+        let end_ns = ending.end_ns;
         self.forget(end_ns);
         if !self.leave(key, attempt.token) {
             self.sweep(key);
             return;
         }
-        self.alike.entry(key).or_default().failed.push_back((end_ns, attempt));
+        self.alike.entry(key).or_default().failed.push_back((ending, attempt));
         self.by_age.push_back((end_ns, key));
         if self.by_age.len() > self.cap {
             self.drop_oldest();
@@ -148,7 +172,7 @@ impl Matcher {
             }
             self.by_age.pop_front();
             if let Some(alike) = self.alike.get_mut(&key) {
-                while alike.failed.front().is_some_and(|&(end_ns, _)| too_old(end_ns)) {
+                while alike.failed.front().is_some_and(|(ending, _)| too_old(ending.end_ns)) {
                     alike.failed.pop_front();
                 }
                 if alike.is_empty() {
@@ -161,7 +185,7 @@ impl Matcher {
     fn drop_oldest(&mut self) {
         let Some((end_ns, key)) = self.by_age.pop_front() else { return };
         if let Some(alike) = self.alike.get_mut(&key)
-            && alike.failed.front().is_some_and(|&(front_ns, _)| front_ns == end_ns)
+            && alike.failed.front().is_some_and(|(front, _)| front.end_ns == end_ns)
         {
             alike.failed.pop_front();
             self.evicted += 1;
@@ -200,17 +224,22 @@ impl Alike {
     }
 }
 
-/// How often `matched` speaks up where there is nothing to retry: its share of the attempts, over the windows in which
-/// at most one attempt in a hundred failed. `None` without any attempt in such a window.
+/// How often `matched` speaks up where there is nothing to retry: its share of the attempts, less one for each failure, over
+/// the windows in which at most one attempt in a hundred failed. `None` without any attempt in such a window.
 ///
 /// Above [`FALSE_RATE_LIMIT`] the edge's calls are too alike for this evidence.
 #[must_use]
 pub fn false_rate(windows: &[Window], edge: EdgeId) -> Option<f64> {
+    false_rate_of(windows, usize::from(edge.0))
+}
+
+/// The same over any windows, of the edge at a position.
+pub(crate) fn false_rate_of<'a>(windows: impl IntoIterator<Item = &'a Window>, edge: usize) -> Option<f64> {
     let (mut matched, mut attempts) = (0_u64, 0_u64);
-    for window in windows.iter().filter_map(|window| window.edge(edge)) {
+    for window in windows.into_iter().filter_map(|window| window.edges.get(edge)) {
         let failed: u64 = window.failures.values().sum();
         if failed.saturating_mul(100) <= window.attempts {
-            matched += window.retries.matched;
+            matched += window.retries.matched.saturating_sub(failed);
             attempts += window.attempts;
         }
     }
@@ -241,14 +270,14 @@ mod tests {
 
     fn failed(matcher: &mut Matcher, token: u64, end_ns: u64) {
         matcher.begin(KEY, attempt(token, end_ns));
-        matcher.fail(KEY, attempt(token, end_ns), end_ns);
+        matcher.fail(KEY, attempt(token, end_ns), Ending::silent(end_ns));
     }
 
     #[test]
     fn one_failure_explains_one_successor() {
         let mut matcher = matcher();
         failed(&mut matcher, 1, 10 * MS);
-        assert_eq!(take(&mut matcher, 20 * MS), Some(Predecessor { number: 1, open: false }));
+        assert_eq!(take(&mut matcher, 20 * MS), Some(Predecessor { number: 1, open: false, ending: Ending::silent(10 * MS) }));
         assert_eq!(take(&mut matcher, 21 * MS), None);
     }
 
@@ -275,9 +304,9 @@ mod tests {
         let mut matcher = matcher();
         matcher.begin(KEY, attempt(1, 0));
         assert_eq!(take(&mut matcher, OVERDUE - 1), None);
-        assert_eq!(take(&mut matcher, OVERDUE), Some(Predecessor { number: 1, open: true }));
+        assert_eq!(take(&mut matcher, OVERDUE), Some(Predecessor { number: 1, open: true, ending: Ending::default() }));
         assert_eq!(take(&mut matcher, OVERDUE + 1), None, "used up");
-        matcher.fail(KEY, attempt(1, 0), 60 * MS);
+        matcher.fail(KEY, attempt(1, 0), Ending::silent(60 * MS));
         assert_eq!(take(&mut matcher, 61 * MS), None, "its later failure explains nothing more");
         assert!(matcher.is_empty());
     }
@@ -304,7 +333,7 @@ mod tests {
         let (one, two) = (BodyPrefix::of(b"{1}"), BodyPrefix::of(b"{2}"));
         let first = Candidate { body: one, ..attempt(1, 0) };
         matcher.begin(KEY, first);
-        matcher.fail(KEY, first, MS);
+        matcher.fail(KEY, first, Ending::silent(MS));
         assert_eq!(matcher.take_predecessor(KEY, two, 2 * MS, OVERDUE), None);
         assert!(matcher.take_predecessor(KEY, one, 2 * MS, OVERDUE).is_some());
     }
@@ -315,7 +344,7 @@ mod tests {
         for token in 0..1000 {
             let failed = attempt(token, token);
             matcher.begin(token, failed);
-            matcher.fail(token, failed, token);
+            matcher.fail(token, failed, Ending::silent(token));
             assert!(matcher.len() <= 101);
         }
         assert_eq!(matcher.evicted(), 900);
@@ -343,7 +372,7 @@ mod tests {
     fn the_false_rate_comes_from_windows_without_failures() {
         let windows = [window(100, 3, 1), window(100, 1, 0), window(100, 80, 80)];
         let rate = false_rate(&windows, EdgeId(0));
-        assert!(rate.is_some_and(|rate| (rate - 0.02).abs() < 1e-12), "{rate:?}");
+        assert!(rate.is_some_and(|rate| (rate - 0.015).abs() < 1e-12), "{rate:?}");
         assert_eq!(false_rate(&windows[2..], EdgeId(0)), None);
         assert_eq!(false_rate(&windows, EdgeId(1)), None);
     }

@@ -46,6 +46,19 @@ impl<V: Copy> AgedMap<V> {
         value
     }
 
+    /// Takes an entry out, unless it is too old.
+    pub(crate) fn take(&mut self, key: u64, now_ns: u64) -> Option<V> {
+        let known = self.young.remove(&key).or_else(|| self.old.remove(&key))?;
+        (now_ns.saturating_sub(known.touched_ns) <= self.ttl_ns).then_some(known.value)
+    }
+
+    /// An entry, unless it is too old. To look is not to touch.
+    #[must_use]
+    pub(crate) fn get(&self, key: u64, now_ns: u64) -> Option<V> {
+        let known = self.young.get(&key).or_else(|| self.old.get(&key))?;
+        (now_ns.saturating_sub(known.touched_ns) <= self.ttl_ns).then_some(known.value)
+    }
+
     /// Starts a new generation where it is time for one.
     fn turn(&mut self, now_ns: u64) {
         if self.young.is_empty() {

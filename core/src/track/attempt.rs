@@ -1,8 +1,9 @@
 //! Attempts without an outcome, in one arena: no allocation per attempt, and a chain per connection.
 
-use crate::edge::EdgeId;
+use crate::edge::{EdgeId, Protocol};
 use crate::event::{ConnId, Epoch};
 use crate::retry::Ticket;
+use crate::track::deadlines::Links;
 use crate::track::queue::AgeQueue;
 
 /// A place in the arena; good only while its attempt is open.
@@ -19,12 +20,18 @@ pub(crate) struct Attempt {
     pub(crate) index: u32,
     /// Its edge.
     pub(crate) edge: EdgeId,
+    /// Its protocol.
+    pub(crate) protocol: Protocol,
     /// The epoch in which it started.
     pub(crate) epoch: Epoch,
     /// When its head was complete, nanoseconds.
     pub(crate) start_ns: u64,
     /// For the recogniser of retries, when it ends.
     pub(crate) ticket: Option<Ticket>,
+    /// The request that it belongs to, by name.
+    pub(crate) links: Links,
+    /// When its own sender stops waiting, nanoseconds.
+    pub(crate) deadline_ns: u64,
     /// The next one on the same connection, in order of index.
     pub(crate) next: Option<Slot>,
 }
@@ -97,7 +104,19 @@ mod tests {
     use super::*;
 
     fn attempt(token: u64) -> Attempt {
-        Attempt { token, conn: ConnId(1), index: 0, edge: EdgeId(0), epoch: 0, start_ns: token, ticket: None, next: None }
+        Attempt {
+            token,
+            conn: ConnId(1),
+            index: 0,
+            edge: EdgeId(0),
+            protocol: Protocol::Http,
+            epoch: 0,
+            start_ns: token,
+            ticket: None,
+            links: [0; 2],
+            deadline_ns: u64::MAX,
+            next: None,
+        }
     }
 
     #[test]

@@ -5,10 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::edge::EdgeId;
+use crate::edge::{EdgeId, Protocol};
 use crate::event::{ConnectFailure, Epoch};
 use crate::retry::Finding;
+use crate::status::{ErrorName, Meaning, Status};
+use crate::track::answer::Answer;
 use crate::track::attempt::Attempt;
+use crate::track::books::Opening;
+use crate::track::burst::Burst;
 use crate::track::sample::Sample;
 use crate::track::stats::Misfits;
 use crate::window::{EdgeCounts, EdgeWindow, Failure, KernelWindow, Retries, Window};
@@ -16,14 +20,14 @@ use crate::window::{EdgeCounts, EdgeWindow, Failure, KernelWindow, Retries, Wind
 /// With more epochs than this in hand, the oldest that no window has closed is let go.
 const EPOCHS: usize = 1024;
 
+/// With more kinds of answers than this on one edge in one window, further errors are not told apart.
+const STATUSES: usize = 128;
+
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// With an answer.
-    Answered {
-        /// Its status code.
-        status: u16,
-    },
+    Answered(Answer),
     /// Without one.
     Failed(Failure),
     /// With an answer that was not seen.
@@ -35,11 +39,22 @@ impl Outcome {
     #[must_use]
     pub(crate) const fn failure(self) -> Option<Failure> {
         match self {
-            Self::Answered { status: 429 | 500.. } => Some(Failure::Status),
+            Self::Answered(Answer { meaning: Meaning::Failed, .. }) => Some(Failure::Status),
             Self::Failed(failure) => Some(failure),
-            Self::Answered { .. } | Self::Unseen => None,
+            Self::Answered(_) | Self::Unseen => None,
         }
     }
+}
+
+/// Whether somebody waits for an attempt that starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// That cannot be told.
+    Unknown,
+    /// Somebody does.
+    For,
+    /// Nobody does any more.
+    Late,
 }
 
 /// One edge's attempts of one epoch.
@@ -48,7 +63,18 @@ struct EdgeCohort {
     attempts: u64,
     retries: Retries,
     hedges: u64,
-    status: BTreeMap<u16, u64>,
+    replays: u64,
+    non_idempotent_retries: u64,
+    nonretryable_retries: u64,
+    retry_after_violations: u64,
+    accountable: u64,
+    late_starts: u64,
+    orphan_ns: u64,
+    gaps_ns: Sample,
+    first_gaps_ns: Sample,
+    burst: Burst,
+    protocols: BTreeMap<Protocol, u64>,
+    status: BTreeMap<(Protocol, Status), u64>,
     failures: BTreeMap<Failure, u64>,
     latency_ns: Sample,
     failure_latency_ns: Sample,
@@ -84,23 +110,27 @@ impl Cohorts {
     }
 
     /// Books an attempt that starts; its outcome is to follow.
-    pub(crate) fn start(&mut self, epoch: Epoch, edge: EdgeId, finding: &Finding) {
-        let Some(cohort) = self.at(epoch) else {
+    pub(crate) fn start(&mut self, opening: &Opening, finding: &Finding, waited: Waited) {
+        let Some(cohort) = self.at(opening.epoch) else {
             self.misfits.attempts += 1;
             return;
         };
-        let Some(book) = cohort.edges.get_mut(usize::from(edge.0)) else { return };
+        let Some(book) = cohort.edges.get_mut(usize::from(opening.edge.0)) else { return };
         cohort.open += 1;
         book.attempts += 1;
+        *book.protocols.entry(opening.protocol).or_default() += 1;
+        book.accountable += u64::from(waited != Waited::Unknown);
+        book.late_starts += u64::from(waited == Waited::Late);
         book.attempts_max = book.attempts_max.max(finding.number);
         book.hedges += u64::from(finding.hedge);
         if let Some(evidence) = finding.evidence {
             book.retries.count(evidence);
+            book.retried(finding, opening.at_ns);
         }
     }
 
     /// Books how an attempt ended.
-    pub(crate) fn end(&mut self, attempt: &Attempt, outcome: Outcome, at_ns: u64) {
+    pub(crate) fn end(&mut self, attempt: &Attempt, outcome: Outcome, at_ns: u64, orphan_ns: u64) {
         let Some(cohort) = self.cohorts.get_mut(&attempt.epoch) else {
             self.misfits.outcomes += 1;
             return;
@@ -109,8 +139,8 @@ impl Cohorts {
         cohort.open = cohort.open.saturating_sub(1);
         let lasted_ns = at_ns.saturating_sub(attempt.start_ns);
         match outcome {
-            Outcome::Answered { status } => {
-                *book.status.entry(status).or_default() += 1;
+            Outcome::Answered(answer) => {
+                book.answered(attempt.protocol, answer.status);
                 book.latency_ns.push(lasted_ns);
             }
             Outcome::Unseen | Outcome::Failed(_) => {}
@@ -118,6 +148,7 @@ impl Cohorts {
         if let Some(failure) = outcome.failure() {
             book.fail(failure, lasted_ns);
         }
+        book.orphan_ns = book.orphan_ns.saturating_add(orphan_ns);
     }
 
     /// Books a connection that did not come about.
@@ -217,6 +248,17 @@ impl EdgeCohort {
             attempts: 0,
             retries: Retries { marker: 0, id: 0, matched: 0 },
             hedges: 0,
+            replays: 0,
+            non_idempotent_retries: 0,
+            nonretryable_retries: 0,
+            retry_after_violations: 0,
+            accountable: 0,
+            late_starts: 0,
+            orphan_ns: 0,
+            gaps_ns: Sample::new(sample_cap),
+            first_gaps_ns: Sample::new(sample_cap),
+            burst: Burst::NONE,
+            protocols: BTreeMap::new(),
             status: BTreeMap::new(),
             failures: BTreeMap::new(),
             latency_ns: Sample::new(sample_cap),
@@ -224,6 +266,32 @@ impl EdgeCohort {
             attempts_max: 0,
             connect_failures: BTreeMap::new(),
         }
+    }
+
+    fn retried(&mut self, finding: &Finding, at_ns: u64) {
+        let faults = finding.faults;
+        self.replays += u64::from(faults.is_replay);
+        self.non_idempotent_retries += u64::from(faults.is_harmful);
+        self.nonretryable_retries += u64::from(faults.is_hopeless);
+        self.retry_after_violations += u64::from(faults.is_early);
+        // A hedge and a replay wait for nothing.
+        if faults.is_replay || finding.hedge {
+            return;
+        }
+        self.burst.add(at_ns);
+        if let Some(gap_ns) = finding.gap_ns {
+            self.gaps_ns.push(gap_ns);
+            if finding.is_first_gap {
+                self.first_gaps_ns.push(gap_ns);
+            }
+        }
+    }
+
+    fn answered(&mut self, protocol: Protocol, status: Status) {
+        // Scripts can make up errors: beyond a few, they are one.
+        let full = self.status.len() >= STATUSES && !self.status.contains_key(&(protocol, status));
+        let status = if full && matches!(status, Status::Error(_)) { Status::Error(ErrorName::OTHER) } else { status };
+        *self.status.entry((protocol, status)).or_default() += 1;
     }
 
     fn fail(&mut self, failure: Failure, lasted_ns: u64) {
@@ -235,12 +303,31 @@ impl EdgeCohort {
         let answered: u64 = self.status.values().sum();
         let failures = self.failures.iter().filter(|(failure, _)| **failure != Failure::Status);
         let unanswered: u64 = failures.map(|(_, count)| count).sum();
+        let (mut status, mut told_status) = (BTreeMap::new(), BTreeMap::new());
+        for ((protocol, of), count) in self.status {
+            *status.entry(of.to_string()).or_default() += count;
+            if !protocol.has_codes() && of != Status::Ok {
+                *told_status.entry(of.to_string()).or_default() += count;
+            }
+        }
         EdgeWindow {
             counts,
             attempts: self.attempts,
             retries: self.retries,
             hedges: self.hedges,
-            status: self.status.into_iter().map(|(code, count)| (code.to_string(), count)).collect(),
+            replays: self.replays,
+            non_idempotent_retries: self.non_idempotent_retries,
+            nonretryable_retries: self.nonretryable_retries,
+            retry_after_violations: self.retry_after_violations,
+            accountable: self.accountable,
+            late_starts: self.late_starts,
+            orphan_ns: self.orphan_ns,
+            gaps_ns: self.gaps_ns.into_values(),
+            first_gaps_ns: self.first_gaps_ns.into_values(),
+            burst: self.burst,
+            protocols: self.protocols,
+            status,
+            told_status,
             kernel_status,
             failures: self.failures,
             pending: self.attempts.saturating_sub(answered + unanswered),

@@ -1,6 +1,7 @@
 //! One connection: the requests on it that wait for an answer, in order.
 
 use crate::edge::EdgeId;
+use crate::track::answer::Answer;
 use crate::track::attempt::{Attempt, Attempts, Slot};
 use crate::track::head::Partial;
 
@@ -35,8 +36,8 @@ pub(crate) struct Connection {
 pub(crate) struct Stray {
     /// Which response of its connection.
     pub(crate) index: u32,
-    /// Its status code.
-    pub(crate) status: u16,
+    /// What it is.
+    pub(crate) answer: Answer,
     /// When it came, nanoseconds.
     pub(crate) at_ns: u64,
 }
@@ -98,6 +99,31 @@ impl Connection {
         Some(attempt)
     }
 
+    /// Takes out the open attempt of an index, wherever it stands.
+    pub(crate) fn take(&mut self, index: u32, attempts: &mut Attempts) -> Option<Attempt> {
+        let mut before = None;
+        let mut slot = self.first?;
+        while attempts.get(slot)?.index != index {
+            before = Some(slot);
+            slot = attempts.get(slot)?.next?;
+        }
+        let attempt = attempts.remove(slot)?;
+        match before.and_then(|before| attempts.get_mut(before)) {
+            Some(before) => before.next = attempt.next,
+            None => self.first = attempt.next,
+        }
+        if attempt.next.is_none() {
+            self.last = before;
+        }
+        Some(attempt)
+    }
+
+    /// The indices of the open attempts above a number, ascending.
+    #[must_use]
+    pub(crate) fn above(&self, index: u32, attempts: &Attempts) -> Vec<u32> {
+        self.chain(attempts).map(|(_, attempt)| attempt.index).filter(|&other| is_after(other, index)).collect()
+    }
+
     /// Remembers a response whose request was not seen.
     pub(crate) fn stray(&mut self, stray: Stray) {
         let strays = self.strays.get_or_insert_default();
@@ -145,10 +171,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::edge::Protocol;
     use crate::event::ConnId;
 
     fn attempt(index: u32) -> Attempt {
-        Attempt { token: u64::from(index), conn: ConnId(1), index, edge: EdgeId(0), epoch: 0, start_ns: 0, ticket: None, next: None }
+        Attempt {
+            token: u64::from(index),
+            conn: ConnId(1),
+            index,
+            edge: EdgeId(0),
+            protocol: Protocol::Http,
+            epoch: 0,
+            start_ns: 0,
+            ticket: None,
+            links: [0; 2],
+            deadline_ns: u64::MAX,
+            next: None,
+        }
     }
 
     #[test]
@@ -166,6 +205,20 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn attempts_leave_from_anywhere(order in Just((0..12_u32).collect::<Vec<_>>()).prop_shuffle()) {
+            let (mut connection, mut attempts) = (Connection::new(EdgeId(0), 0), Attempts::default());
+            (0..12).for_each(|index| connection.insert(attempt(index), &mut attempts));
+            for (left, index) in (0..12).rev().zip(order) {
+                prop_assert_eq!(connection.take(index, &mut attempts).map(|attempt| attempt.index), Some(index));
+                prop_assert_eq!(connection.take(index, &mut attempts), None);
+                prop_assert_eq!(connection.chain(&attempts).count(), left);
+            }
+            prop_assert_eq!((connection.first, connection.last), (None, None));
+            connection.insert(attempt(5), &mut attempts);
+            prop_assert!(connection.has(5, &attempts));
+        }
+
         #[test]
         fn attempts_leave_in_order_of_index_however_they_came(
             start: u32,

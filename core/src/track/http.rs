@@ -4,9 +4,11 @@ use std::mem::MaybeUninit;
 
 use crate::retry::Identity;
 use crate::retry::fingerprint::{self, BodyPrefix, Fingerprint, join};
-use crate::retry::id;
-use crate::retry::marker::{self, MarkerHeader};
+use crate::retry::marker::MarkerHeader;
+use crate::status::Status;
+use crate::track::answer::Answer;
 use crate::track::head;
+use crate::track::heading::{self, Heading};
 
 /// A head with more header lines than this is not read.
 const MAX_HEADERS: usize = 128;
@@ -36,15 +38,10 @@ fn read(bytes: &[u8], own: Option<&MarkerHeader>) -> httparse::Result<Option<Ide
 /// What a parsed head says; `after` is what was captured behind it.
 fn said_by(request: &httparse::Request<'_, '_>, after: &[u8], own: Option<&MarkerHeader>) -> Option<Identity> {
     let (method, target) = (request.method?, Target::of(request.path?));
-    let mut found = Identity::default();
+    let mut heading = Heading::default();
     let (mut host, mut body_length, mut chunked) = (None, None, false);
     for header in request.headers.iter() {
-        if let Some(number) = marker::attempt_number(header.name, header.value, own) {
-            found.marker = Some(found.marker.map_or(number, |other| other.max(number)));
-        }
-        if let Some((kind, id)) = id::identity(header.name, header.value) {
-            found.ids.push(kind, id);
-        }
+        heading.field(header.name, header.value, own);
         if header.name.eq_ignore_ascii_case("host") {
             host = Some(header.value.trim_ascii());
         } else if header.name.eq_ignore_ascii_case("content-length") {
@@ -61,6 +58,7 @@ fn said_by(request: &httparse::Request<'_, '_>, after: &[u8], own: Option<&Marke
     };
     let authority = target.authority.map(str::as_bytes).or(host).unwrap_or_default();
     let path = target.path.split('?').next().unwrap_or_default();
+    let mut found = heading.of_method(method.as_bytes());
     let method = fingerprint::of_bytes(method.as_bytes());
     // A length that was not told apart from one of zero.
     let length = body_length.map_or(0, |length| length.wrapping_add(1));
@@ -71,6 +69,20 @@ fn said_by(request: &httparse::Request<'_, '_>, after: &[u8], own: Option<&Marke
         body: BodyPrefix::of(body),
     });
     Some(found)
+}
+
+/// The answer that a head's status and the captured part of it are.
+#[must_use]
+pub(crate) fn answer(code: u16, head: &[u8]) -> Answer {
+    let mut answer = Answer::of(Status::Code(code));
+    if matches!(code, 429 | 503 | 300..=399) {
+        let lines = head.split(|byte| *byte == b'\n').filter_map(|line| {
+            let colon = line.iter().position(|byte| *byte == b':')?;
+            Some((std::str::from_utf8(&line[..colon]).ok()?, &line[colon + 1..]))
+        });
+        answer.wait_ns = heading::wait_ns(lines);
+    }
+    answer
 }
 
 /// A request target, taken apart.

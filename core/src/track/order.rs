@@ -109,6 +109,8 @@ fn place(event: &ProbeEvent) -> (u8, u64, u32, u32) {
         ProbeEventKind::Opened { .. } => (0, 0, 0),
         ProbeEventKind::RequestHead { index, piece } => (1, *index, piece.offset),
         ProbeEventKind::ResponseHead { index, piece, .. } => (2, *index, piece.offset),
+        // Compression makes sense in the order of the bytes only, which is that of arrival.
+        ProbeEventKind::Stream(_) => (1, 0, 0),
         ProbeEventKind::ConnectFailed { .. } => (3, 0, 0),
         ProbeEventKind::Closed { .. } => (4, 0, 0),
     };
@@ -123,7 +125,7 @@ mod tests {
 
     fn event(at_ns: u64) -> ProbeEvent {
         let kind = ProbeEventKind::Closed { how: Close::Peer };
-        ProbeEvent { at_ns, epoch: 0, conn: ConnId(at_ns), edge: EdgeId(0), role: Some(Role::Ingress), kind }
+        ProbeEvent { at_ns, epoch: 0, conn: ConnId(at_ns), edge: EdgeId(0), role: Some(Role::Ingress), protocol: None, kind }
     }
 
     fn times(events: &[ProbeEvent]) -> Vec<u64> {

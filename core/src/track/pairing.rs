@@ -2,12 +2,14 @@
 //!
 //! HTTP/1 answers in the order of the questions, and the kernel numbers both: request n belongs to response n, whatever
 //! events were lost in between. Numbers count from the start of the observation, so on a connection that was open
-//! before it, the first response may belong to a request that nobody saw; its time gives it away.
+//! before it, the first response may belong to a request that nobody saw; its time gives it away. Redis, MySQL and PostgreSQL
+//! are like HTTP/1 in this. The streams of HTTP/2 carry their numbers on the wire: see [`super::streams`].
 
 use std::collections::HashMap;
 
-use crate::edge::{EdgeId, Role};
+use crate::edge::{EdgeId, Protocol, Role};
 use crate::event::{Close, ConnId, Epoch, HeadPiece};
+use crate::retry::Identity;
 use crate::retry::fingerprint::join;
 use crate::retry::marker::MarkerHeader;
 use crate::track::attempt::{Attempt, Attempts};
@@ -16,9 +18,11 @@ use crate::track::cohort::Outcome;
 use crate::track::connection::{Connection, Stray, is_after};
 use crate::track::hash::ByWord;
 use crate::track::head::{self, Partial};
-use crate::track::http;
 use crate::track::queue::AgeQueue;
+use crate::track::statements::Statements;
 use crate::track::stats::Mismatches;
+use crate::track::streams::AllStreams;
+use crate::track::{http, mysql, postgres, redis};
 
 /// The caller on a downstream edge; one for all processes, for now.
 pub(crate) const THIS_HOST: u64 = 0;
@@ -30,6 +34,8 @@ pub(crate) struct Place {
     pub(crate) conn: ConnId,
     /// The edge.
     pub(crate) edge: EdgeId,
+    /// What is spoken on the connection.
+    pub(crate) protocol: Protocol,
     /// The epoch.
     pub(crate) epoch: Epoch,
     /// The time, nanoseconds.
@@ -42,11 +48,13 @@ pub(crate) struct Connections {
     open: HashMap<u64, Connection, ByWord>,
     by_age: AgeQueue<u64>,
     attempts: Attempts,
-    mismatches: Mismatches,
+    pub(super) mismatches: Mismatches,
+    statements: Statements,
+    pub(crate) streams: AllStreams,
     next_token: u64,
     cap: usize,
     attempt_cap: usize,
-    marker: Option<MarkerHeader>,
+    pub(super) marker: Option<MarkerHeader>,
 }
 
 impl Connections {
@@ -58,6 +66,8 @@ impl Connections {
             by_age: AgeQueue::default(),
             attempts: Attempts::default(),
             mismatches: Mismatches::default(),
+            statements: Statements::default(),
+            streams: AllStreams::default(),
             next_token: 0,
             cap: cap.max(1),
             attempt_cap: attempt_cap.max(1),
@@ -118,6 +128,12 @@ impl Connections {
         if connection.answered.is_none_or(|latest| is_after(index, latest)) {
             connection.answered = Some(index);
         }
+        let answer = match place.protocol {
+            Protocol::Redis => redis::answer(status, &piece.bytes),
+            Protocol::Mysql => mysql::answer(status, &piece.bytes, place.conn, index, &mut self.statements),
+            Protocol::Postgres => postgres::answer(status, &piece.bytes),
+            _ => http::answer(status, &piece.bytes),
+        };
         let request = connection.asked_by(index);
         let begun = connection.partial.take_if(|partial| !is_after(partial.index, request));
         if let Some(partial) = begun {
@@ -126,7 +142,7 @@ impl Connections {
         let Some(connection) = self.open.get_mut(&place.conn.0) else { return };
         while let Some(attempt) = connection.pop_if(&mut self.attempts, |attempt| !is_after(attempt.index, request)) {
             if attempt.index == request {
-                books.end(&attempt, Outcome::Answered { status }, place.at_ns);
+                books.end(&attempt, Outcome::Answered(answer), place.at_ns);
                 return;
             }
             // A later request was answered, so this one was too.
@@ -134,11 +150,12 @@ impl Connections {
             books.end(&attempt, Outcome::Unseen, place.at_ns);
         }
         self.mismatches.unpaired_responses += 1;
-        connection.stray(Stray { index, status, at_ns: place.at_ns });
+        connection.stray(Stray { index, answer, at_ns: place.at_ns });
     }
 
     /// The connection ended.
     pub(crate) fn closed(&mut self, place: Place, how: Close, books: &mut Books) {
+        self.begin_streams(place.conn, books);
         let Some(connection) = self.open.get_mut(&place.conn.0) else { return };
         let edge = connection.edge;
         if let Some(partial) = connection.partial.take() {
@@ -175,29 +192,69 @@ impl Connections {
             self.mismatches.repeated_requests += 1;
             return;
         }
+        let identity = match place.protocol {
+            Protocol::Redis => redis::identity(bytes),
+            Protocol::Mysql => mysql::identity(bytes, place.conn, index, &mut self.statements),
+            Protocol::Postgres => postgres::identity(bytes, place.conn, &mut self.statements),
+            _ => http::identity(bytes, self.marker.as_ref()),
+        };
+        let attempt = self.attempt(place, index, &identity.unwrap_or_default(), books);
+        let Some(connection) = self.open.get_mut(&place.conn.0) else { return };
+        if let Some(stray) = connection.ask(index, place.at_ns) {
+            self.mismatches.unpaired_responses = self.mismatches.unpaired_responses.saturating_sub(1);
+            books.end(&attempt, Outcome::Answered(stray.answer), stray.at_ns);
+        } else {
+            connection.insert(attempt, &mut self.attempts);
+        }
+    }
+
+    /// An attempt starts; it is on no connection's list yet.
+    pub(super) fn attempt(&mut self, place: Place, index: u32, identity: &Identity, books: &mut Books) -> Attempt {
         if self.attempts.len() >= self.attempt_cap {
             self.evict_attempt(place.at_ns, books);
         }
-        let identity = http::identity(bytes, self.marker.as_ref()).unwrap_or_default();
         self.mismatches.unread_heads += u64::from(identity.print.is_none());
         self.next_token += 1;
         let token = self.next_token;
         let connection = self.connection(place, books);
         let (edge, caller) = (connection.edge, connection.caller);
-        let answer = connection.ask(index, place.at_ns);
-        let (conn, epoch, at_ns) = (place.conn, place.epoch, place.at_ns);
-        let ticket = books.start(&Opening { token, edge, caller, epoch, at_ns }, &identity);
-        let attempt = Attempt { token, conn, index, edge, epoch, start_ns: at_ns, ticket, next: None };
-        if let Some(stray) = answer {
-            self.mismatches.unpaired_responses = self.mismatches.unpaired_responses.saturating_sub(1);
-            books.end(&attempt, Outcome::Answered { status: stray.status }, stray.at_ns);
-        } else if let Some(connection) = self.open.get_mut(&conn.0) {
+        let Place { conn, protocol, epoch, at_ns, .. } = place;
+        let started = books.start(&Opening { token, edge, protocol, caller, epoch, at_ns }, identity);
+        books.roster.asked(conn, protocol, started.is_retry);
+        Attempt {
+            token,
+            conn,
+            index,
+            edge,
+            protocol,
+            epoch,
+            start_ns: at_ns,
+            ticket: started.ticket,
+            links: started.links,
+            deadline_ns: started.deadline_ns,
+            next: None,
+        }
+    }
+
+    /// An attempt that has no outcome yet joins its connection.
+    pub(super) fn wait(&mut self, attempt: Attempt) {
+        if let Some(connection) = self.open.get_mut(&attempt.conn.0) {
             connection.insert(attempt, &mut self.attempts);
         }
     }
 
+    /// The attempt of an index leaves its connection, if it is open.
+    pub(super) fn leave_one(&mut self, conn: ConnId, index: u32) -> Option<Attempt> {
+        self.open.get_mut(&conn.0)?.take(index, &mut self.attempts)
+    }
+
+    /// The open attempts of a connection above an index.
+    pub(super) fn above(&self, conn: ConnId, index: u32) -> Vec<u32> {
+        self.open.get(&conn.0).map(|connection| connection.above(index, &self.attempts)).unwrap_or_default()
+    }
+
     /// The connection of an event; a new one if its opening was not seen.
-    fn connection(&mut self, place: Place, books: &mut Books) -> &mut Connection {
+    pub(super) fn connection(&mut self, place: Place, books: &mut Books) -> &mut Connection {
         if !self.open.contains_key(&place.conn.0) {
             if self.open.len() >= self.cap {
                 let open = &self.open;
@@ -211,6 +268,7 @@ impl Connections {
             if let Some(count) = books.connections(place.edge) {
                 *count += 1;
             }
+            books.roster.opened(place.conn, place.edge, None, place.at_ns);
         }
         let role = books.role(place.edge);
         self.open.entry(place.conn.0).or_insert_with(|| Connection::new(place.edge, unknown_caller(role, place.conn)))
@@ -218,6 +276,7 @@ impl Connections {
 
     /// The connection goes, and each attempt on it ends as told.
     fn leave(&mut self, conn: ConnId, outcome: Outcome, at_ns: u64, books: &mut Books) {
+        self.streams.remove(conn);
         let Some(mut connection) = self.open.remove(&conn.0) else { return };
         if let Some(count) = books.connections(connection.edge) {
             *count = count.saturating_sub(1);

@@ -32,6 +32,8 @@ pub struct Mismatches {
     pub unfinished_heads: u64,
     /// Requests whose head could not be read; counted as first attempts.
     pub unread_heads: u64,
+    /// HTTP/2's header blocks of which not all could be read.
+    pub headers_partial: u64,
     /// Requests that were told twice.
     pub repeated_requests: u64,
     /// Connections let go for want of room.

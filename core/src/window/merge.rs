@@ -28,6 +28,18 @@ impl EdgeWindow {
             matched: self.retries.matched + later.retries.matched,
         };
         self.hedges += later.hedges;
+        self.replays += later.replays;
+        self.non_idempotent_retries += later.non_idempotent_retries;
+        self.nonretryable_retries += later.nonretryable_retries;
+        self.retry_after_violations += later.retry_after_violations;
+        self.accountable += later.accountable;
+        self.late_starts += later.late_starts;
+        self.orphan_ns = self.orphan_ns.saturating_add(later.orphan_ns);
+        self.burst = self.burst.and(later.burst);
+        add(&mut self.protocols, later.protocols);
+        add(&mut self.told_status, later.told_status);
+        extend(&mut self.gaps_ns, &later.gaps_ns);
+        extend(&mut self.first_gaps_ns, &later.first_gaps_ns);
         add(&mut self.status, later.status);
         add(&mut self.kernel_status, later.kernel_status);
         add(&mut self.failures, later.failures);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use stormdrill_core::edge::{EdgeId, EdgeSpec, Role};
+use stormdrill_core::edge::{EdgeId, EdgeSpec, Protocol, Role};
 use stormdrill_core::event::{Close, ConnId, Epoch, HeadPiece, ProbeEvent, ProbeEventKind};
 use stormdrill_core::track::{TrackConfig, Tracker};
 use stormdrill_core::window::{EdgeCounts, EdgeWindow, Failure, KernelWindow, PhaseName, Window};
@@ -97,7 +97,7 @@ pub(crate) fn get(path: &str, headers: &str) -> String {
 pub(crate) fn event(edge: EdgeId, ms: u64, conn: u64, kind: ProbeEventKind) -> ProbeEvent {
     let epoch = Epoch::try_from(ms / WINDOW).expect("scenes are short");
     let role = Some(if edge == WEB { Role::Ingress } else { Role::Downstream });
-    ProbeEvent { at_ns: ms * MS, epoch, conn: ConnId(conn), edge, role, kind }
+    ProbeEvent { at_ns: ms * MS, epoch, conn: ConnId(conn), edge, role, protocol: Some(Protocol::Http), kind }
 }
 
 pub(crate) fn opened(edge: EdgeId, ms: u64, conn: u64, peer: &str) -> ProbeEvent {
@@ -132,4 +132,9 @@ pub(crate) fn failures(edge: &EdgeWindow) -> Vec<(Failure, u64)> {
 /// Retries by marker, id, matched.
 pub(crate) fn retries(edge: &EdgeWindow) -> (u64, u64, u64) {
     (edge.retries.marker, edge.retries.id, edge.retries.matched)
+}
+
+/// An event of another protocol.
+pub(crate) fn spoken(protocol: Protocol, event: ProbeEvent) -> ProbeEvent {
+    ProbeEvent { protocol: Some(protocol), ..event }
 }

@@ -7,6 +7,8 @@
 // Atomic addition, see `connect::add`.
 #![feature(asm_experimental_arch)]
 
+#[path = "../fault/answers.rs"]
+mod answers;
 #[path = "../fault/connect.rs"]
 mod connect;
 #[path = "../fault/maps.rs"]
@@ -15,6 +17,8 @@ mod maps;
 mod packet;
 #[path = "../fault/rewrite.rs"]
 mod rewrite;
+#[path = "../fault/segment.rs"]
+mod segment;
 #[path = "../fault/select.rs"]
 mod select;
 
@@ -67,12 +71,40 @@ pub fn sd_drop(ctx: TcContext) -> i32 {
     }
 }
 
-/// Writes another status over a share of the HTTP/1 responses that begin in a selected packet.
+/// Learns which connections are a cgroup's, from the packets that its sockets send the other way.
+#[classifier]
+pub fn sd_learn(ctx: TcContext) -> i32 {
+    if let Some(read) = select::read(&ctx) {
+        select::matches(&ctx, &read.packet, read.rule, select::Way::Back);
+    }
+    TC_ACT_UNSPEC
+}
+
+/// Writes another status over a share of the answers of the selected connections. Sees both of their directions.
 #[classifier]
 pub fn sd_http_status(ctx: TcContext) -> i32 {
-    if let Some(selected) = select::selected(&ctx) {
-        rewrite::status(&ctx, &selected);
-    }
+    answers::see(&ctx);
+    TC_ACT_UNSPEC
+}
+
+/// Goes on with a segment that `sd_http_status` has found: reads it as HTTP/1.
+#[classifier]
+pub fn sd_http_read(ctx: TcContext) -> i32 {
+    answers::read(&ctx);
+    TC_ACT_UNSPEC
+}
+
+/// Goes on with a segment of answers: reads it as HTTP/2.
+#[classifier]
+pub fn sd_http_frames(ctx: TcContext) -> i32 {
+    answers::frames(&ctx);
+    TC_ACT_UNSPEC
+}
+
+/// Goes on with a segment of answers that was read: writes what was decided.
+#[classifier]
+pub fn sd_http_write(ctx: TcContext) -> i32 {
+    answers::write(&ctx);
     TC_ACT_UNSPEC
 }
 

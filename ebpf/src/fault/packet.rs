@@ -32,6 +32,8 @@ pub struct Packet {
     pub icmp_type: u8,
     /// Where the transport header begins.
     pub transport: u32,
+    /// Where the packet ends: a short frame is padded beyond it.
+    pub end: u32,
 }
 
 pub enum Unread {
@@ -77,6 +79,7 @@ fn ipv4(ctx: &TcContext, at: u32) -> Result<Packet, Unread> {
         destination_port: 0,
         icmp_type: 0,
         transport: at + u32::from(first & 0x0f) * 4,
+        end: end(ctx, at, u32::from_be(header[0]) & 0xffff),
     };
     transport(ctx, packet, is_first_fragment)
 }
@@ -93,6 +96,7 @@ fn ipv6(ctx: &TcContext, at: u32) -> Result<Packet, Unread> {
         destination_port: 0,
         icmp_type: 0,
         transport: at + 40,
+        end: end(ctx, at + 40, u32::from_be(header[1]) >> 16),
     };
     let mut is_first_fragment = true;
     // Extension headers, as many as real traffic carries.
@@ -114,6 +118,12 @@ fn ipv6(ctx: &TcContext, at: u32) -> Result<Packet, Unread> {
         }
     }
     transport(ctx, packet, is_first_fragment)
+}
+
+/// Where what begins at `from` ends. A length of 0 stands for more than 64 KiB, as segmentation offload makes them.
+#[inline(always)]
+fn end(ctx: &TcContext, from: u32, length: u32) -> u32 {
+    if length == 0 { ctx.len() } else { from + length }
 }
 
 #[inline(always)]

@@ -1,77 +1,68 @@
-//! Writes another status code over an HTTP/1 response in flight.
+//! Writes another status over the remembered ones that lie in a segment.
 //!
-//! The code's digits begin at an odd offset. Four bytes from the space before them are replaced instead, so that the checksum can be
-//! mended in whole 16-bit words. `bpf_l4_csum_replace` leaves a checksum alone that is still to be computed, and mends a finished one;
-//! the plain store keeps the sum of a device that delivered one right, because payload and checksum field change by opposite amounts.
+//! A byte at a time, wherever it lies: a status may begin at any offset, and a segment that TCP sends again may cut it. The checksum is
+//! mended in the 16-bit word that the byte is half of. `bpf_l4_csum_replace` leaves a checksum alone that is still to be computed, and
+//! mends a finished one; the plain store keeps the sum of a device that delivered one right, because payload and checksum field change
+//! by opposite amounts.
 
 use aya_ebpf::EbpfContext as _;
-use aya_ebpf::helpers::{bpf_l4_csum_replace, bpf_skb_store_bytes};
+use aya_ebpf::helpers::{bpf_l4_csum_replace, bpf_skb_load_bytes, bpf_skb_store_bytes};
 use aya_ebpf::programs::TcContext;
-use stormdrill_wire::fault::{AddressKey, STATUS_LINE, draw, mix, rewritable_status};
+use stormdrill_wire::fault::FaultRule;
+use stormdrill_wire::fault::exchange::{ANSWERS, Exchange};
 
+use crate::answers::Place;
 use crate::maps;
-use crate::packet::{self, Packet, TCP};
-use crate::select::Selected;
 
-/// Offset of the space before the digits.
-const SPACE: u32 = 8;
 /// Offset of the checksum in a TCP header.
 const CHECKSUM: u32 = 16;
 
-/// Rewrites the response that begins in this packet, if one does and the draw says so.
+/// Writes what was decided on the statuses in this segment, as long as the lease holds.
 #[inline(always)]
-pub fn status(ctx: &TcContext, selected: &Selected) {
-    let packet = &selected.packet;
-    if packet.protocol != TCP || !packet.has_ports {
+pub fn remembered(ctx: &TcContext, place: &Place, exchange: *mut Exchange, rule: &FaultRule) {
+    // SAFETY: a map's value, readable for the run of the program.
+    let (used, is_http2) = unsafe { ((*exchange).used, (*exchange).frames.is_known()) };
+    if used == 0 || !maps::is_leased() {
         return;
     }
-    // Sequence number, acknowledgement, and the word whose first half-byte is the header's length.
-    let Some([sequence, _, length]) = packet::load::<[u32; 3]>(ctx, packet.transport + 4) else {
-        return;
-    };
-    let payload = packet.transport + u32::from(length.to_ne_bytes()[0] >> 4) * 4;
-    let Some(line) = packet::load::<[u8; STATUS_LINE]>(ctx, payload) else {
-        return;
-    };
-    if rewritable_status(&line).is_none() || !selected.lease_holds() {
-        return;
-    }
-    let sequence = u32::from_be(sequence);
-    let flow = flow(packet);
-    let is_new = maps::is_new_response(flow, sequence);
-    if is_new {
-        selected.count_selected();
-    }
-    if u64::from(draw(selected.rule.seed, flow, sequence)) >= selected.rule.threshold {
-        return;
-    }
-    let [a, b, c, _] = selected.rule.status;
-    let old = [line[8], line[9], line[10], line[11]];
-    let new = [line[8], a, b, c];
-    if write(ctx, packet.transport + CHECKSUM, payload + SPACE, old, new) && is_new {
-        selected.count_hit();
+    let mut n = 0;
+    while n < ANSWERS {
+        if used >> n & 1 == 1 {
+            // SAFETY: as above.
+            let at = unsafe { (*exchange).answers[n & (ANSWERS - 1)] }.wrapping_sub(place.segment.seq);
+            if is_http2 {
+                write(ctx, place, at, rule.http2_status as u8);
+            } else {
+                let [a, b, c, _] = rule.status;
+                write(ctx, place, at, a);
+                write(ctx, place, at.wrapping_add(1), b);
+                write(ctx, place, at.wrapping_add(2), c);
+            }
+        }
+        n += 1;
     }
 }
 
-#[inline(always)]
-fn write(ctx: &TcContext, checksum: u32, offset: u32, old: [u8; 4], new: [u8; 4]) -> bool {
-    let (from, to) = (u64::from(u32::from_ne_bytes(old)), u64::from(u32::from_ne_bytes(new)));
-    // SAFETY: both helpers check the offsets against the packet; `new` has the four bytes that are announced.
+/// Writes one byte of the payload, if it is in this segment.
+#[inline(never)]
+fn write(ctx: &TcContext, place: &Place, at: u32, new: u8) -> i32 {
+    if at >= place.segment.len {
+        return 0;
+    }
+    let skb = ctx.as_ptr();
+    let offset = place.segment.payload + at;
+    let mut old = 0_u8;
+    // SAFETY: the helpers check the offsets against the packet, and each has the bytes that are announced. The payload begins at a multiple
+    // of four bytes from the TCP header, so that its offset tells which half of a word a byte is.
     unsafe {
-        bpf_l4_csum_replace(ctx.as_ptr().cast(), checksum, from, to, 4) == 0
-            && bpf_skb_store_bytes(ctx.as_ptr().cast(), offset, new.as_ptr().cast(), 4, 0) == 0
+        if bpf_skb_load_bytes(skb.cast(), offset, (&raw mut old).cast(), 1) != 0 || old == new {
+            return 0;
+        }
+        let shift = if cfg!(target_endian = "little") == (at & 1 == 0) { 0 } else { 8 };
+        let (from, to) = (u64::from(old) << shift, u64::from(new) << shift);
+        if bpf_l4_csum_replace(skb.cast(), place.transport + CHECKSUM, from, to, 2) != 0 {
+            return 0;
+        }
+        bpf_skb_store_bytes(skb.cast(), offset, (&raw const new).cast(), 1, 0) as i32
     }
-}
-
-/// One number for the connection and its direction.
-#[inline(always)]
-fn flow(packet: &Packet) -> u64 {
-    let state = address(address(0, &packet.source), &packet.destination);
-    mix(state, u64::from(packet.source_port) << 16 | u64::from(packet.destination_port))
-}
-
-#[inline(always)]
-fn address(state: u64, key: &AddressKey) -> u64 {
-    let [_, a, b, c, d] = *key;
-    mix(mix(state, u64::from(a) << 32 | u64::from(b)), u64::from(c) << 32 | u64::from(d))
 }

@@ -37,6 +37,8 @@ pub struct CallerReport {
     pub budget_refusals: u64,
     /// Tries that the deadline refused.
     pub deadline_refusals: u64,
+    /// Requests that the breaker refused.
+    pub breaker_refusals: u64,
     /// Connections opened.
     pub connections: u64,
     /// Kept connections found closed before they were used again.
@@ -63,6 +65,7 @@ impl Caller {
             abandoned: pool.abandoned.get(),
             budget_refusals: counts.budget_refusals.get(),
             deadline_refusals: counts.deadline_refusals.get(),
+            breaker_refusals: counts.breaker_refusals.get(),
             connections: pool.opened.get(),
             stale_connections: pool.stale.get(),
             replays: pool.replays.get(),

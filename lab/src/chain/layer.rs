@@ -10,14 +10,14 @@ use hyper::header::{HeaderMap, HeaderValue};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Response, StatusCode};
 
-use super::Deadlines;
 use super::report::LayerReport;
+use super::{CallerGone, ChainConfig, Deadlines};
 use crate::caller::{Call, Caller, CallerConfig, Outcome};
 use crate::clock::Clock;
 use crate::counts::{Arrival, Counter, StatusCounts};
 use crate::headers;
 use crate::policy::deadline::Deadline;
-use crate::pool::{Pool, Reuse};
+use crate::pool::Pool;
 use crate::service::{Handler, Listening, ServiceError, read_body};
 
 /// A layer opens as many connections as it has calls under way; the file descriptors are the limit.
@@ -35,7 +35,8 @@ struct Counts {
 #[derive(Debug)]
 pub(super) struct Layer {
     name: String,
-    caller: Caller,
+    caller: Arc<Caller>,
+    caller_gone: CallerGone,
     deadlines: Deadlines,
     clock: Clock,
     /// The start of the ids that this layer gives to requests without one.
@@ -45,12 +46,21 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    pub(super) fn new(name: &str, next: SocketAddr, config: CallerConfig, deadlines: Deadlines, clock: Clock) -> Self {
+    pub(super) fn new(name: &str, next: SocketAddr, caller: CallerConfig, chain: &ChainConfig, clock: Clock) -> Self {
         // An address is always a valid header value.
         let host = HeaderValue::from_str(&next.to_string()).unwrap_or(HeaderValue::from_static("next"));
-        let caller = Caller::new(config, Pool::new(next, Reuse::KeepAlive, CONNECTIONS), host, clock);
+        let caller = Caller::new(caller, Pool::new(next, chain.reuse, CONNECTIONS), host, clock);
         let tag = format!("{name}-{:08x}", fastrand::u32(..));
-        Self { name: name.to_owned(), caller, deadlines, clock, tag, made_ids: Counter::default(), counts: Counts::default() }
+        Self {
+            name: name.to_owned(),
+            caller: Arc::new(caller),
+            caller_gone: chain.caller_gone,
+            deadlines: chain.deadlines,
+            clock,
+            tag,
+            made_ids: Counter::default(),
+            counts: Counts::default(),
+        }
     }
 
     fn call(&self, head: &hyper::http::request::Parts, body: Bytes, deadline: Option<Deadline>) -> Call {
@@ -85,13 +95,25 @@ impl Layer {
         crate::service::json(status, body.to_string())
     }
 
+    /// Makes a call. If this future is dropped, because the caller has hung up, the call ends with it or goes on by itself.
+    async fn outcome(&self, call: Call) -> Outcome {
+        match self.caller_gone {
+            CallerGone::Stops => self.caller.call(&call).await,
+            CallerGone::GoesOn => {
+                let caller = Arc::clone(&self.caller);
+                // A task fails only by a panic, or when the runtime ends: then nobody hears the answer.
+                tokio::spawn(async move { caller.call(&call).await }).await.unwrap_or(Outcome::TooLate(None))
+            }
+        }
+    }
+
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let deadline = self.deadline(request.headers());
         let (head, body) = request.into_parts();
         let Some(body) = read_body(body).await else {
             return self.own_answer(StatusCode::BAD_REQUEST, "the request's body breaks off");
         };
-        match self.caller.call(&self.call(&head, body, deadline)).await {
+        match self.outcome(self.call(&head, body, deadline)).await {
             Outcome::Answered(answer) => pass_on(answer),
             Outcome::Failed(_) => self.own_answer(StatusCode::SERVICE_UNAVAILABLE, "the next service failed"),
             Outcome::TooLate(_) => self.own_answer(StatusCode::GATEWAY_TIMEOUT, "the caller's deadline has passed"),

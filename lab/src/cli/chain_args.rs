@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use super::Switch;
 use super::values::{Ports, duration, duration_or_zero, ports, share};
-use crate::chain::{ChainConfig, Deadlines, Policy, RetryLayers};
-use crate::policy::Marker;
-use crate::policy::backoff::Backoff;
-use crate::policy::budget::BudgetLimits;
+use crate::chain::{CallerGone, ChainConfig, Deadlines, Policy, RetryLayers};
+use crate::policy::backoff::{Backoff, Shape};
+use crate::policy::breaker::BreakerLimits;
+use crate::policy::budget::{BudgetLimits, Counting};
+use crate::policy::{Marker, Methods, RetryAfter, RetryOn};
+use crate::pool::Reuse;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Chain")]
@@ -50,6 +52,33 @@ pub(super) struct ChainArgs {
     /// Budgeted: the longest wait
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration_or_zero)]
     backoff_max: Duration,
+    /// How waits are drawn; given, naive layers wait as well [default: full if budgeted]
+    #[arg(long, value_name = "SHAPE", value_enum)]
+    waits: Option<Shape>,
+    /// Budgeted: over what the budget counts
+    #[arg(long, value_enum, default_value = "sliding")]
+    budget_counting: Counting,
+    /// A breaker before each layer that retries: it opens after this many failed attempts in a row [default: none]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    breaker: Option<u32>,
+    /// How long the breaker stays open; then everybody is let through
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    breaker_open: Duration,
+    /// Which methods are retried
+    #[arg(long, value_enum, default_value = "all")]
+    methods: Methods,
+    /// Which answers are retried: 5xx and 429, or every error
+    #[arg(long, value_enum, default_value = "failures")]
+    retry_on: RetryOn,
+    /// Whether a retry waits for as long as the answer's Retry-After says
+    #[arg(long, value_enum, default_value = "ignored")]
+    retry_after: RetryAfter,
+    /// What a layer does when its caller has hung up
+    #[arg(long, value_enum, default_value = "stops")]
+    caller_gone: CallerGone,
+    /// Whether connections are used again
+    #[arg(long, value_enum, default_value = "on")]
+    keepalive: Switch,
     /// The headers by which the callee can tell a retry
     #[arg(long, value_enum, default_value = "id")]
     marker: Marker,
@@ -96,8 +125,23 @@ impl ChainArgs {
                 Switch::Off => Deadlines::Ignored,
             },
             timeout: self.timeout,
-            budget: BudgetLimits { share: self.budget, floor: self.budget_floor, window: self.budget_window },
-            backoff: Backoff { base: self.backoff_base, max: self.backoff_max },
+            budget: BudgetLimits {
+                share: self.budget,
+                floor: self.budget_floor,
+                window: self.budget_window,
+                counting: self.budget_counting,
+            },
+            backoff: Backoff { base: self.backoff_base, max: self.backoff_max, shape: self.waits.unwrap_or(Shape::Full) },
+            naive_waits: self.waits.is_some(),
+            methods: self.methods,
+            on: self.retry_on,
+            retry_after: self.retry_after,
+            breaker: self.breaker.map(|failures| BreakerLimits { failures, open: self.breaker_open }),
+            caller_gone: self.caller_gone,
+            reuse: match self.keepalive {
+                Switch::On => Reuse::KeepAlive,
+                Switch::Off => Reuse::Close,
+            },
             marker: self.marker,
             seed: self.chain_seed,
         })

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::chain_args::ChainArgsError;
 use super::{EXIT_ENVIRONMENT, EXIT_USAGE, Life, Part};
@@ -59,8 +60,19 @@ async fn run_part(part: Part) -> Result<(), RunError> {
     let mut stop = Stop::catch().map_err(RunError::Runtime)?;
     match part {
         Part::Store { store, life } => {
+            let mut dips = signal(SignalKind::user_defined1()).map_err(RunError::Runtime)?;
             let store = RunningStore::start(store.config()).await?;
-            live(&life, [store.listening()], &mut stop).await;
+            let dip = async {
+                while dips.recv().await.is_some() {
+                    store.dip();
+                }
+                // Without the signals the store lives on.
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                () = live(&life, [store.listening()], &mut stop) => {}
+                () = dip => {}
+            }
             print(&store.stop(life.drain).await)
         }
         Part::Chain { chain, downstream, life } => {

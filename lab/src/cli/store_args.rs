@@ -6,9 +6,9 @@ use std::time::Duration;
 use hyper::StatusCode;
 
 use super::Switch;
-use super::values::{duration_or_zero, fail_status, rate, share};
+use super::values::{duration, duration_or_zero, fail_status, rate, share};
 use crate::store::capacity::Queue;
-use crate::store::{Expired, StoreConfig};
+use crate::store::{Dip, Expired, StoreConfig};
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Store")]
@@ -39,6 +39,15 @@ pub(super) struct StoreArgs {
     /// are served as any other. off: they get 504 and use no capacity, on arrival and when their turn comes
     #[arg(long, value_enum, default_value = "on")]
     ignore_expired: Switch,
+    /// A Retry-After of so many seconds in every answer
+    #[arg(long, value_name = "SECONDS")]
+    announce_retry_after: Option<u32>,
+    /// At each SIGUSR1 the store serves only so many requests a second for --dip-for, and answers 503 to the rest
+    #[arg(long, value_name = "N/s", default_value = "58/s", value_parser = rate)]
+    dip: f64,
+    /// How long that lasts
+    #[arg(long, value_name = "DURATION", default_value = "1.5s", value_parser = duration)]
+    dip_for: Duration,
 }
 
 impl StoreArgs {
@@ -55,6 +64,8 @@ impl StoreArgs {
                 Switch::On => Expired::Serve,
                 Switch::Off => Expired::Drop,
             },
+            retry_after: self.announce_retry_after,
+            dip: Dip { capacity: self.dip, lasts: self.dip_for },
         }
     }
 }

@@ -70,6 +70,8 @@ impl Record {
                     Failure::NoAnswer(SendError::Timeout { .. }) => self.timeouts.add(),
                     Failure::NoAnswer(SendError::Connect { .. }) => self.connect_errors.add(),
                     Failure::NoAnswer(SendError::Reset(_)) => self.resets.add(),
+                    // A load has no breaker.
+                    Failure::Open => {}
                 }
                 false
             }

@@ -1,14 +1,29 @@
-//! Full Jitter: the wait before a retry is drawn evenly between nothing and a cap that doubles.
+//! The wait before a retry: Full Jitter, drawn evenly between nothing and a cap that doubles, and ways of getting it wrong.
 
 use std::time::Duration;
 
-/// The bounds of Full Jitter.
+/// How the wait is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Shape {
+    /// From nothing to base · 2^retry.
+    Full,
+    /// Always base.
+    Fixed,
+    /// From base · 2^(retry+1) to one and a half times that: never less than twice the base.
+    FromBase,
+    /// From nothing to base · 2^(retry+1): the exponent is raised before it is used.
+    Doubled,
+}
+
+/// The bounds of the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// The cap of the first retry's wait.
     pub base: Duration,
-    /// The cap of any wait.
+    /// The cap of any wait (of its lower end, for [`Shape::FromBase`]).
     pub max: Duration,
+    /// How it is drawn.
+    pub shape: Shape,
 }
 
 impl Backoff {
@@ -22,7 +37,13 @@ impl Backoff {
     /// The wait before retry `retry`; `chance` is drawn evenly from 0 to 1.
     #[must_use]
     pub fn wait(&self, retry: u32, chance: f64) -> Duration {
-        self.cap(retry).mul_f64(chance.clamp(0.0, 1.0))
+        let chance = chance.clamp(0.0, 1.0);
+        match self.shape {
+            Shape::Full => self.cap(retry).mul_f64(chance),
+            Shape::Fixed => self.base.min(self.max),
+            Shape::FromBase => self.cap(retry.saturating_add(1)).mul_f64(1.0 + chance / 2.0),
+            Shape::Doubled => self.cap(retry.saturating_add(1)).mul_f64(chance),
+        }
     }
 }
 
@@ -30,7 +51,7 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    const BACKOFF: Backoff = Backoff { base: Duration::from_millis(20), max: Duration::from_secs(1) };
+    const BACKOFF: Backoff = Backoff { base: Duration::from_millis(20), max: Duration::from_secs(1), shape: Shape::Full };
 
     #[test]
     fn the_cap_doubles_up_to_the_maximum() {
@@ -38,6 +59,18 @@ mod tests {
         assert_eq!(caps, [20, 40, 80, 160, 320, 640, 1000, 1000]);
         assert_eq!(BACKOFF.cap(31), BACKOFF.max);
         assert_eq!(BACKOFF.cap(u32::MAX), BACKOFF.max);
+    }
+
+    #[test]
+    fn the_other_shapes_have_their_known_bounds() {
+        let bounds = |shape| {
+            let backoff = Backoff { shape, ..BACKOFF };
+            [0.0, 1.0].map(|chance| backoff.wait(0, chance).as_millis())
+        };
+        assert_eq!(bounds(Shape::Full), [0, 20]);
+        assert_eq!(bounds(Shape::Fixed), [20, 20]);
+        assert_eq!(bounds(Shape::FromBase), [40, 60]);
+        assert_eq!(bounds(Shape::Doubled), [0, 40]);
     }
 
     #[test]

@@ -8,6 +8,17 @@ use std::time::Duration;
 const SLOTS: usize = 100;
 const SLOT_MS: u128 = 100;
 
+/// Over what a budget counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Counting {
+    /// Over the last window.
+    Sliding,
+    /// Since the start, and it refuses only what is above the share already: what a long good time has earned can be spent at once.
+    SinceStart,
+    /// The same, but the first 100 requests may retry as they like, and such retries are not counted.
+    FromHundred,
+}
+
 /// How many retries are allowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BudgetLimits {
@@ -17,6 +28,8 @@ pub struct BudgetLimits {
     pub floor: u64,
     /// Length of the window, 100 ms to 10 s; cut to whole steps of 100 ms.
     pub window: Duration,
+    /// Over what it counts; without a window neither it nor the floor matters.
+    pub counting: Counting,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,6 +48,8 @@ pub struct Budget {
     newest: u128,
     requests: u64,
     retries: u64,
+    /// Since the start.
+    all: Slot,
 }
 
 impl Budget {
@@ -42,17 +57,36 @@ impl Budget {
     #[must_use]
     pub fn new(limits: BudgetLimits) -> Self {
         let span = (limits.window.as_millis() / SLOT_MS).clamp(1, SLOTS as u128);
-        Self { limits, span, slots: [Slot::default(); SLOTS], newest: 0, requests: 0, retries: 0 }
+        Self { limits, span, slots: [Slot::default(); SLOTS], newest: 0, requests: 0, retries: 0, all: Slot::default() }
     }
 
     /// Counts a request's first attempt at `now`.
     pub fn request(&mut self, now: Duration) {
         self.slot(now).requests += 1;
         self.requests += 1;
+        self.all.requests += 1;
     }
 
     /// Asks for a retry at `now`; `true` grants and counts it.
     pub fn retry(&mut self, now: Duration) -> bool {
+        match self.limits.counting {
+            Counting::Sliding => self.retry_in_window(now),
+            Counting::FromHundred if self.all.requests < 100 => true,
+            Counting::SinceStart | Counting::FromHundred => self.retry_since_start(),
+        }
+    }
+
+    fn retry_since_start(&mut self) -> bool {
+        #[expect(clippy::cast_precision_loss, reason = "a process never sees 2^53 requests")]
+        let ratio = self.all.retries as f64 / self.all.requests.max(1) as f64;
+        let granted = ratio <= self.limits.share;
+        if granted {
+            self.all.retries += 1;
+        }
+        granted
+    }
+
+    fn retry_in_window(&mut self, now: Duration) -> bool {
         self.slot(now);
         #[expect(clippy::cast_precision_loss, reason = "ten seconds never hold 2^53 requests")]
         let allowed = (self.requests as f64 * self.limits.share).max(self.limits.floor as f64);
@@ -90,7 +124,7 @@ impl Budget {
 mod tests {
     use super::*;
 
-    const LIMITS: BudgetLimits = BudgetLimits { share: 0.1, floor: 3, window: Duration::from_secs(10) };
+    const LIMITS: BudgetLimits = BudgetLimits { share: 0.1, floor: 3, window: Duration::from_secs(10), counting: Counting::Sliding };
 
     fn at(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -135,6 +169,27 @@ mod tests {
         budget.request(at(0));
         assert!(budget.retry(at(0)));
         assert!(!budget.retry(at(0)));
+    }
+
+    /// Retries granted of three asked for by each of `bad` failing requests, after `good` ones that did not fail.
+    fn granted(counting: Counting, good: u64, bad: u64) -> usize {
+        let mut budget = Budget::new(BudgetLimits { counting, ..LIMITS });
+        (0..good).for_each(|_| budget.request(at(0)));
+        (0..bad)
+            .map(|_| {
+                budget.request(at(60_000));
+                (0..3).filter(|_| budget.retry(at(60_000))).count()
+            })
+            .sum()
+    }
+
+    #[test]
+    fn a_count_since_the_start_lets_old_success_pay_for_a_storm() {
+        assert_eq!(granted(Counting::Sliding, 100_000, 2_000), 200);
+        assert_eq!(granted(Counting::SinceStart, 100_000, 2_000), 6_000);
+        // The first 99 are exempt, four calls each, and none of these retries is counted.
+        assert_eq!(granted(Counting::FromHundred, 0, 99), 297);
+        assert_eq!(granted(Counting::SinceStart, 0, 99), 10);
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub(crate) enum Part {
     Vm,
     /// The tests that are run on this host.
     Test,
+    /// The systems that the drills of `seeds` are about.
+    Seeds,
 }
 
 /// One thing that is needed.
@@ -31,7 +33,7 @@ const fn need(part: Part, thing: &'static str, package: &'static str) -> Need {
 }
 
 /// What is looked for at every setup. The compiler and the linker for BPF are not here: they have more than one way to be had.
-pub(super) const NEEDS: [Need; 23] = [
+pub(super) const NEEDS: &[Need] = &[
     need(Part::Build, "cc", "gcc"),
     need(Part::Build, "/usr/include/stdio.h", "libc6-dev"),
     need(Part::Build, "git", "git"),
@@ -59,6 +61,11 @@ pub(super) const NEEDS: [Need; 23] = [
     need(Part::Test, "systemd-socket-activate", "systemd"),
     need(Part::Test, "etcd", "etcd-server"),
     need(Part::Test, "etcdctl", "etcd-client"),
+    need(Part::Seeds, "nginx", "nginx"),
+    need(Part::Seeds, "haproxy", "haproxy"),
+    need(Part::Seeds, "redis-server", "redis-server"),
+    need(Part::Seeds, "mariadbd", "mariadb-server"),
+    need(Part::Seeds, "/usr/share/doc/python3-venv", "python3-venv"),
 ];
 
 /// Debian's second route to a BPF core.

@@ -89,6 +89,9 @@ impl Drills {
         if let Some((record, _)) = running().find(|(_, running)| overlap(&running.targets, &targets)) {
             return Err(StartError::Overlap { id: record.id.clone() });
         }
+        if let Some(id) = self.carry.taken(&targets) {
+            return Err(StartError::Overlap { id });
+        }
         let limit = inner.settings.running;
         if running().count() >= limit {
             return Err(StartError::TooMany { limit });

@@ -31,7 +31,7 @@ pub(crate) fn explicit_share(edge: usize, windows: &[&Window]) -> Option<Share> 
     for (_, counts) in of_edge(edge, windows) {
         for (failure, count) in &counts.failures {
             match failure {
-                Failure::Status | Failure::Reset | Failure::NoAnswer => told += count,
+                Failure::Status | Failure::Unprocessed | Failure::Reset | Failure::NoAnswer => told += count,
                 Failure::ClientAbort | Failure::Hang => hung += count,
             }
         }

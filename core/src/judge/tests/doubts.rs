@@ -103,7 +103,7 @@ fn thirty_percent_loss_under_a_long_timeout_tests_no_retry() {
     let evidence = |drill: &Drill| {
         is_effective(
             &drill.faults[0],
-            &Evidence { edges: &drill.edges, phases: &phases, windows: &drill.windows, faults: &drill.faults, load: None },
+            &Evidence { edges: &drill.edges, phases: &phases, windows: &drill.windows, faults: &drill.faults, load: None, held_up: &[] },
         )
     };
     assert!(evidence(&felt));
@@ -156,4 +156,30 @@ fn the_drill_is_as_bad_as_its_worst_expectation() {
     assert_eq!(judged(&[Vacuous, Inconclusive]), Vacuous);
     assert_eq!(judged(&[Vacuous, Invalid, Pass]), Invalid);
     assert_eq!(judged(&[Fail, Invalid, Vacuous]), Fail);
+}
+
+#[test]
+fn a_window_in_which_stormdrill_itself_stood_still_is_no_evidence_for_or_against() {
+    let mut drill = Drill::usual(seen(300).retries(200), seen(100));
+    check("undisturbed", &drill, &retry_at_most(0.1), Fail, "");
+    let fault = drill.windows.iter().find(|window| window.phase == PhaseName::Fault).map(|window| (window.start_ns, window.end_ns));
+    let Some((start_ns, end_ns)) = fault else { panic!("no fault window") };
+    drill.held_up = vec![HeldUp { start_ns: start_ns + 1, end_ns: end_ns - 1 }];
+    check("a limit that is broken", &drill, &retry_at_most(0.1), Invalid, "stormdrill itself was held up for");
+    // Before anything was measured, or between two phases.
+    drill.held_up = vec![HeldUp { start_ns: 0, end_ns: drill.windows[0].start_ns }];
+    check("elsewhere", &drill, &retry_at_most(0.1), Fail, "");
+}
+
+#[test]
+fn a_fault_between_a_socket_and_its_callers_is_not_judged_by_what_the_socket_saw() {
+    let success = limit(Some("web"), Metric::SuccessRatio, Op::AtLeast, 0.9);
+    let mut drill = Drill::usual(seen(100), seen(100));
+    drill.faults[0].spec.to = "web".to_owned();
+    check("success", &drill, &success, Invalid, "judge it at the caller's edge");
+    check("latency", &drill, &limit(Some("web"), Metric::Latency { quantile: 0.99 }, Op::AtMost, 1.0), Invalid, "between web's socket");
+    check("baseline", &drill, &during(success.clone(), PhaseName::Baseline), Pass, "");
+    check("another edge", &drill, &limit(Some("db"), Metric::SuccessRatio, Op::AtLeast, 0.9), Pass, "");
+    drill.faults[0].spec.to = "db".to_owned();
+    check("aimed at another edge", &drill, &success, Pass, "");
 }

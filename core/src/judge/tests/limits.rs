@@ -162,13 +162,13 @@ fn failure_latency() {
 #[test]
 fn increases_of_other_metrics() {
     let ratio = increase(limit(Some("db"), RETRY_RATIO, Op::AtMost, 0.5));
-    let baseline = seen(100).retries(10);
+    let baseline = seen(100).retries(10).failures(10);
     let drill = |retries| {
         Drill::new().windows(PhaseName::Baseline, 6, seen(100), baseline).windows(
             PhaseName::Fault,
             6,
             seen(100),
-            seen(100).retries(retries),
+            seen(100).retries(retries).failures(retries),
         )
     };
     check("same", &drill(10), &ratio, Pass, "");

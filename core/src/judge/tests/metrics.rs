@@ -170,3 +170,87 @@ fn retransmits_need_no_failed_request_to_have_been_tested() {
     drill.faults = vec![http_status(10, 0)];
     assert_eq!(judged(&drill, &db(Metric::RetransmitRatio, Op::AtMost, 0.5)).0, Verdict::Vacuous);
 }
+
+#[test]
+fn what_retries_do_wrong_is_counted() {
+    let drill = changed(|edge| {
+        edge.retries.matched = 10;
+        edge.non_idempotent_retries = 2;
+        edge.nonretryable_retries = 3;
+        edge.retry_after_violations = 1;
+    });
+    for (metric, count) in [(Metric::NonIdempotentRetries, 12.0), (Metric::NonretryableRetries, 18.0), (Metric::RetryAfterViolations, 6.0)]
+    {
+        assert_eq!(judged(&drill, &db(metric, Op::AtMost, 0.0)), (Verdict::Fail, Some(count)));
+        assert_eq!(judged(&drill, &db(metric, Op::AtMost, count)), (Verdict::Pass, Some(count)));
+        assert_eq!(judged(&Drill::usual(seen(100).failures(50), seen(100)), &db(metric, Op::AtMost, 0.0)), (Verdict::Pass, Some(0.0)));
+    }
+}
+
+#[test]
+fn jitter_is_judged_by_the_pauses_of_first_retries() {
+    let spread = |pause: fn(u64) -> u64| changed(move |edge| edge.first_gaps_ns = (0..50).map(|n| pause(n) * 1_000_000).collect());
+    let full = spread(|n| 2 * n);
+    let (verdict, observed) = judged(&full, &db(Metric::BackoffJitter, Op::AtLeast, 0.4));
+    assert_eq!(verdict, Verdict::Pass);
+    assert!(observed.is_some_and(|cv| (cv - 0.583).abs() < 0.01), "{observed:?}");
+    assert_eq!(judged(&spread(|_| 100), &db(Metric::BackoffJitter, Op::AtLeast, 0.1)), (Verdict::Fail, Some(0.0)));
+    // A quarter either way is some jitter, and not full.
+    let some = spread(|n| 75 + n);
+    assert_eq!(judged(&some, &db(Metric::BackoffJitter, Op::AtLeast, 0.4)).0, Verdict::Fail);
+    assert_eq!(judged(&some, &db(Metric::BackoffJitter, Op::AtLeast, 0.1)).0, Verdict::Pass);
+    let few = changed(|edge| edge.first_gaps_ns = vec![1, 2]);
+    let judgement = few.judge(&db(Metric::BackoffJitter, Op::AtLeast, 0.4));
+    assert_eq!(judgement.verdict, Verdict::Inconclusive);
+    assert_eq!(judgement.reason.as_deref(), Some("12 pauses before first retries are too few to tell their spread: 30 are needed"));
+}
+
+#[test]
+fn a_burst_of_retries_stands_out_of_their_mean() {
+    let drill = changed(|edge| {
+        for n in 0..100 {
+            edge.burst.add(n * 100_000_000);
+            if n == 0 {
+                (0..9).for_each(|_| edge.burst.add(0));
+            }
+        }
+    });
+    let (verdict, observed) = judged(&drill, &db(Metric::RetryPeakToMean, Op::AtMost, 10.0));
+    assert_eq!(verdict, Verdict::Fail);
+    close(observed, 10.0 * 991.0 / 654.0);
+    assert_eq!(judged(&changed(|_| {}), &db(Metric::RetryPeakToMean, Op::AtMost, 10.0)).0, Verdict::Pass, "no retry, no burst");
+}
+
+#[test]
+fn who_waits_must_be_known_before_anybody_can_be_late() {
+    let known = changed(|edge| (edge.accountable, edge.late_starts, edge.orphan_ns) = (100, 4, 500_000_000));
+    assert_eq!(judged(&known, &db(Metric::LateStarts, Op::AtMost, 20.0)), (Verdict::Fail, Some(24.0)));
+    assert_eq!(judged(&known, &db(Metric::OrphanWork, Op::AtMost, 3.0)), (Verdict::Pass, Some(3.0)));
+    let unknown = Drill::usual(seen(100).failures(50), seen(100)).judge(&db(Metric::LateStarts, Op::AtMost, 0.0));
+    assert_eq!(unknown.verdict, Verdict::Inconclusive);
+    assert!(unknown.reason.is_some_and(|reason| reason.contains("nobody can be seen to give up")));
+}
+
+#[test]
+fn calls_that_are_too_alike_give_no_retry_ratio() {
+    let ratio = db(Metric::RetryRatio { of: crate::expectation::RetryBase::All }, Op::AtMost, 0.5);
+    let drill = |false_matches: u64| {
+        let mut drill = Drill::usual(seen(100).failures(40).retries(40), seen(100));
+        for window in drill.windows.iter_mut().filter(|window| window.phase == PhaseName::Baseline) {
+            window.edges[1].retries.matched = false_matches;
+        }
+        drill
+    };
+    let judgement = drill(5).judge(&ratio);
+    assert_eq!(judgement.verdict, Verdict::Inconclusive);
+    assert!(judgement.reason.is_some_and(|reason| reason.starts_with("5.0% of the attempts look like retries where nothing failed")));
+    // A little is taken off.
+    close(judged(&drill(1), &ratio).1, 0.39);
+    // A marker is believed whatever else looks alike.
+    let mut marked = drill(5);
+    for window in &mut marked.windows {
+        window.edges[1].retries.marker = window.edges[1].retries.matched;
+        window.edges[1].retries.matched = 0;
+    }
+    close(judged(&marked, &ratio).1, 0.4);
+}

@@ -106,21 +106,10 @@ fn protocol(entry: &Entry, problems: &mut Problems<'_>) -> Option<Protocol> {
     let known: Vec<&str> = Protocol::ALL.iter().map(|protocol| protocol.as_str()).collect();
     let found = Protocol::ALL.into_iter().find(|protocol| protocol.as_str() == text);
     if found.is_none() {
-        let shown = crate::wording::excerpt(text);
-        problems.report(if Protocol::LATER.contains(&text) {
-            let message = format!("protocol `{shown}` is not in this version of stormdrill");
-            let advice = format!(
-                "this version knows {}; without `protocol` the connections are counted all the same",
-                crate::wording::listed(&known)
-            );
-            Draft::new(Code::NotInThisVersion, place, message).label("not yet").advice(advice)
-        } else {
-            let draft = Draft::new(Code::UnknownName, place, format!("there is no protocol `{shown}`"));
-            let all: Vec<&str> = known.iter().chain(&Protocol::LATER).copied().collect();
-            match nearest(text, all) {
-                Some(near) => draft.advice(format!("did you mean `{near}`?")).replace(near),
-                None => draft.advice(format!("this version knows {}", crate::wording::listed(&known))),
-            }
+        let draft = Draft::new(Code::UnknownName, place, format!("there is no protocol `{}`", crate::wording::excerpt(text)));
+        problems.report(match nearest(text, known.iter().copied()) {
+            Some(near) => draft.advice(format!("did you mean `{near}`?")).replace(near),
+            None => draft.advice(format!("stormdrill knows {}", crate::wording::listed(&known))),
         });
     }
     found

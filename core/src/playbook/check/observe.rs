@@ -7,9 +7,10 @@ use super::super::fields::{self, Fields, Keys};
 use super::super::node::Entry;
 use super::super::problem::{Code, Draft, Problems};
 use crate::edge::{EdgeSpec, MAX_EDGES, Role};
+use crate::retry::marker::MarkerHeader;
 use crate::units::duration;
 
-const OBSERVE: Keys = Keys::new("`observe`", &["ingress", "downstream", "scope", "window"]);
+const OBSERVE: Keys = Keys::new("`observe`", &["ingress", "downstream", "scope", "window", "marker"]);
 
 /// Window when the playbook names none: long enough for retry budgets and ejections to act within one.
 const DEFAULT_WINDOW: Duration = Duration::from_secs(10);
@@ -22,6 +23,7 @@ pub(super) struct Observed {
     pub(super) scope: Option<Scope>,
     /// `None` after a problem.
     pub(super) window: Option<Duration>,
+    pub(super) marker: Option<MarkerHeader>,
 }
 
 pub(super) fn check(entry: &Entry, problems: &mut Problems<'_>) -> Option<Observed> {
@@ -46,5 +48,18 @@ pub(super) fn check(entry: &Entry, problems: &mut Problems<'_>) -> Option<Observ
         Some(entry) => fields::quantity(entry, duration::parse, problems)
             .and_then(|window| super::phases::within(entry, window, MIN_WINDOW, MAX_WINDOW, problems)),
     };
-    Some(Observed { edges, scope, window })
+    let marker = observe.get("marker").and_then(|entry| marker(entry, problems));
+    Some(Observed { edges, scope, window, marker })
+}
+
+/// The name of a header that carries an attempt number.
+fn marker(entry: &Entry, problems: &mut Problems<'_>) -> Option<MarkerHeader> {
+    let text = fields::text(entry, problems)?;
+    if MarkerHeader::is_name(text) {
+        return Some(MarkerHeader::named(text));
+    }
+    let message = format!("`{}` is no header's name", crate::wording::excerpt(text));
+    let draft = Draft::new(Code::BadValue, &entry.value.place, message);
+    problems.report(draft.advice("write the name alone, as in `X-Retry-Count`").replace("X-Retry-Count"));
+    None
 }

@@ -29,7 +29,7 @@ fn empty_scope(node: &Node, key: &Place, problems: &mut Problems<'_>) -> Option<
     None
 }
 
-fn cgroup(entry: &Entry, problems: &mut Problems<'_>) -> Option<Scope> {
+pub(super) fn cgroup(entry: &Entry, problems: &mut Problems<'_>) -> Option<Scope> {
     let text = fields::text(entry, problems)?;
     let path = text.trim_matches('/');
     let odd = |part: &str| part.is_empty() || part == "." || part == "..";
@@ -42,7 +42,7 @@ fn cgroup(entry: &Entry, problems: &mut Problems<'_>) -> Option<Scope> {
     Some(Scope::Cgroup(path.to_owned()))
 }
 
-fn pid(entry: &Entry, problems: &mut Problems<'_>) -> Option<Scope> {
+pub(super) fn pid(entry: &Entry, problems: &mut Problems<'_>) -> Option<Scope> {
     let text = fields::text(entry, problems)?;
     // The kernel's own limit is 2^22.
     match text.parse::<u32>() {

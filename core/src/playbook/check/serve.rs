@@ -70,7 +70,7 @@ fn address(node: &Node, entry: &Entry, has_token: bool, problems: &mut Problems<
 
 fn observe(entry: &Entry, problems: &mut Problems<'_>) -> Option<Observe> {
     let observed = super::observe::check(entry, problems)?;
-    Some(Observe { edges: observed.edges, scope: observed.scope.unwrap_or(Scope::Host), window: observed.window? })
+    Some(Observe { edges: observed.edges, scope: observed.scope.unwrap_or(Scope::Host), window: observed.window?, marker: observed.marker })
 }
 
 fn limits(entry: &Entry, problems: &mut Problems<'_>) -> Option<Limits> {

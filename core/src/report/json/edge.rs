@@ -5,8 +5,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::ratio;
+use super::retrying::{self, Retrying};
+use crate::edge::{EdgeId, EdgeSpec, Protocol};
+use crate::event::ConnectFailure;
 use crate::result::DrillResult;
+use crate::retry::matching;
 use crate::stats::quantile;
+use crate::status;
 use crate::window::{EdgeWindow, Failure, PhaseName, Retries, Window};
 
 /// One edge.
@@ -17,8 +22,11 @@ pub struct Edge {
     pub name: String,
     /// `ingress` or `downstream`.
     pub role: String,
-    /// The pinned protocol; `null` if it is detected.
+    /// The protocol that was recognised on most of its connections, else the one that was pinned; `null` if neither is known.
     pub protocol: Option<String>,
+    /// How often `matched` speaks up where nothing failed, of all attempts: so much of it may be wrong. Left out without such a window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matched_false_rate: Option<f64>,
     /// By the phase's name.
     pub phases: BTreeMap<String, EdgePhase>,
 }
@@ -49,6 +57,12 @@ pub struct EdgePhase {
     pub connections_opened: u64,
     /// Segments that TCP sent again.
     pub tcp_retransmits: u64,
+    /// Connects that came to nothing, by reason, each reason named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect_failures: Option<BTreeMap<String, u64>>,
+    /// How the retries were made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retrying: Option<Retrying>,
 }
 
 /// Retries by evidence.
@@ -79,7 +93,8 @@ pub(super) fn of_result(result: &DrillResult) -> Vec<Edge> {
         .map(|(index, spec)| Edge {
             name: spec.name.clone(),
             role: spec.role.as_str().to_owned(),
-            protocol: spec.protocol.map(|protocol| protocol.as_str().to_owned()),
+            protocol: recognised(index, spec, &result.windows).map(|protocol| protocol.as_str().to_owned()),
+            matched_false_rate: u8::try_from(index).ok().and_then(|index| matching::false_rate(&result.windows, EdgeId(index))),
             phases: result
                 .phases
                 .iter()
@@ -103,14 +118,44 @@ impl EdgePhase {
             retry_ratio: ratio(sum.retries.total(), sum.attempts as f64),
             // Within a drill a status belongs to the phase of its request. An observation has one phase, and there the kernel's own
             // count is exact whatever became of the events.
-            status: if phase == PhaseName::All { sum.kernel_status } else { sum.status },
+            status: if phase == PhaseName::All { sum.exact_status() } else { sum.status },
             failures: failures(&sum.failures),
             latency_ms: latency(sum.latency_ns),
             connections: open_at_end(edge, phase, windows),
             connections_opened: sum.connections_opened,
             tcp_retransmits: sum.tcp_retransmits,
+            connect_failures: Some(connect_failures(sum.connect_failed, &sum.connect_failures)),
+            retrying: Some(sum.retrying.view()),
         }
     }
+}
+
+/// What was recognised on most of an edge's connections, else what was pinned. Only heads tell gRPC from other HTTP/2.
+#[must_use]
+pub fn recognised(edge: usize, spec: &EdgeSpec, windows: &[Window]) -> Option<Protocol> {
+    let (mut connections, mut attempts) = (BTreeMap::new(), BTreeMap::new());
+    for edge in windows.iter().filter_map(|window| window.edges.get(edge)) {
+        for (protocol, count) in edge.counts.recognised.iter() {
+            *connections.entry(protocol).or_insert(0) += count;
+        }
+        for (protocol, count) in &edge.protocols {
+            *attempts.entry(*protocol).or_insert(0) += count;
+        }
+    }
+    most(&connections, &attempts).or(spec.protocol)
+}
+
+/// The protocol of most connections, or of most attempts where no connection was recognised just then.
+#[must_use]
+pub fn most(connections: &BTreeMap<Protocol, u64>, attempts: &BTreeMap<Protocol, u64>) -> Option<Protocol> {
+    let largest = |counts: &BTreeMap<Protocol, u64>| {
+        let most = counts.iter().filter(|(_, count)| **count > 0).max_by_key(|(_, count)| **count);
+        most.map(|(protocol, _)| *protocol)
+    };
+    let found = largest(connections).or_else(|| largest(attempts))?;
+    let of = |protocol| attempts.get(&protocol).copied().unwrap_or(0);
+    let is_grpc = found.has_streams() && of(Protocol::Grpc) > of(Protocol::Http2);
+    Some(if is_grpc { Protocol::Grpc } else { found })
 }
 
 #[derive(Default)]
@@ -122,6 +167,12 @@ struct Sum {
     retries: Retries,
     status: BTreeMap<String, u64>,
     kernel_status: BTreeMap<String, u64>,
+    told_status: BTreeMap<String, u64>,
+    ok: u64,
+    errors: u64,
+    connect_failures: BTreeMap<ConnectFailure, u64>,
+    connect_failed: u64,
+    retrying: retrying::Sum,
     failures: BTreeMap<Failure, u64>,
     latency_ns: Vec<u64>,
     connections_opened: u64,
@@ -146,12 +197,45 @@ impl Sum {
         for (code, count) in &edge.kernel_status {
             *self.kernel_status.entry(code.to_string()).or_default() += count;
         }
+        for (status, count) in &edge.told_status {
+            *self.told_status.entry(status.clone()).or_default() += count;
+        }
+        self.ok += edge.counts.ok;
+        self.errors += edge.counts.errors;
+        self.connect_failed += edge.counts.connect_failures;
+        for (reason, count) in &edge.connect_failures {
+            *self.connect_failures.entry(*reason).or_default() += count;
+        }
+        self.retrying.add(edge);
         for (failure, count) in &edge.failures {
             *self.failures.entry(*failure).or_default() += count;
         }
         self.latency_ns.extend(&edge.latency_ns);
         self.connections_opened += edge.counts.connections_opened;
         self.tcp_retransmits += edge.counts.tcp_retransmits;
+    }
+}
+
+impl Sum {
+    /// The kernel's own counts, which no lost event changes. Where it counts errors as such, events name them; the rest is `other`.
+    fn exact_status(&mut self) -> BTreeMap<String, u64> {
+        let mut status = std::mem::take(&mut self.kernel_status);
+        let mut unnamed = self.errors;
+        for (text, count) in std::mem::take(&mut self.told_status) {
+            // No more errors than there were: the last answers may have come after the last count.
+            let count = if text.starts_with(status::ERROR) { count.min(unnamed) } else { count };
+            if text.starts_with(status::ERROR) {
+                unnamed -= count;
+            }
+            *status.entry(text).or_default() += count;
+        }
+        for (text, count) in [(status::OK.to_owned(), self.ok), (format!("{}other", status::ERROR), unnamed)] {
+            if count > 0 {
+                *status.entry(text).or_default() += count;
+            }
+        }
+        status.retain(|_, count| *count > 0);
+        status
     }
 }
 
@@ -169,12 +253,20 @@ pub(super) const fn retries(retries: Retries) -> RetriesView {
     RetriesView { marker: retries.marker, id: retries.id, matched: retries.matched }
 }
 
+/// All reasons. The kernel's count is exact; a failure whose event was lost is under `other`.
+fn connect_failures(all: u64, told: &BTreeMap<ConnectFailure, u64>) -> BTreeMap<String, u64> {
+    let of = |reason| told.get(&reason).copied().unwrap_or(0);
+    let (refused, timed_out) = (of(ConnectFailure::Refused), of(ConnectFailure::TimedOut));
+    let other = all.saturating_sub(refused + timed_out).max(of(ConnectFailure::Other));
+    [(ConnectFailure::Refused, refused), (ConnectFailure::TimedOut, timed_out), (ConnectFailure::Other, other)]
+        .into_iter()
+        .map(|(reason, count)| (reason.as_str().to_owned(), count))
+        .collect()
+}
+
 /// All reasons, also those that did not occur: a missing key would read as unknown.
 pub(super) fn failures(counts: &BTreeMap<Failure, u64>) -> BTreeMap<String, u64> {
-    [Failure::Status, Failure::Reset, Failure::NoAnswer, Failure::ClientAbort, Failure::Hang]
-        .into_iter()
-        .map(|failure| (failure.as_str().to_owned(), counts.get(&failure).copied().unwrap_or(0)))
-        .collect()
+    Failure::ALL.into_iter().map(|failure| (failure.as_str().to_owned(), counts.get(&failure).copied().unwrap_or(0))).collect()
 }
 
 pub(super) fn latency(mut times_ns: Vec<u64>) -> LatencyView {

@@ -41,6 +41,11 @@ fn complaints(value: &Value, schema: &Value, root: &Value, at: &str, out: &mut V
                 complaints(value, &root["$defs"][name], root, at, out);
                 true
             }
+            "anyOf" => rule.as_array().unwrap().iter().any(|one| {
+                let mut found = Vec::new();
+                complaints(value, one, root, at, &mut found);
+                found.is_empty()
+            }),
             "const" => value == rule,
             "type" => match rule {
                 Value::Array(types) => types.iter().any(|kind| is(value, kind.as_str().unwrap())),

@@ -92,6 +92,19 @@ fn the_page_needs_nothing_beside_itself() {
 }
 
 #[test]
+fn pauses_before_retries_are_drawn_where_there_are_any() {
+    let mut run = run();
+    let gap = |up_to_ms, count| crate::report::json::retrying::Gap { up_to_ms, count };
+    let retrying = &mut run.edges[1].phases.get_mut("fault").unwrap().retrying.as_mut().unwrap();
+    retrying.gaps = vec![gap(Some(100.0), 40), gap(Some(2000.0), 10), gap(None, 1)];
+    retrying.backoff_jitter = Some(0.25);
+    let page = html::render(&run);
+    for shown in ["Pauses before retries", "up to 100 ms", "up to 2 s", "longer", "width=\"250.0\"", "under the fault: 0.25"] {
+        assert!(page.contains(shown), "{shown}");
+    }
+}
+
+#[test]
 fn the_dark_page_replaces_every_colour_of_the_charts() {
     let page = html::render(&run());
     let dark = page.split("prefers-color-scheme: dark").nth(1).unwrap().split("</style>").next().unwrap().to_uppercase();

@@ -6,13 +6,13 @@ use super::super::super::Phases;
 use super::super::super::fields::{self, Fields, Keys};
 use super::super::super::node::{Entry, Value};
 use super::super::super::problem::{Code, Draft, Problems};
-use super::packets;
-use crate::fault::{Distribution, FaultKind, Tuning};
+use super::{packets, requests};
+use crate::fault::{Distribution, FaultKind, Requests, Tuning};
 use crate::units::{duration, share};
 use crate::wording::nearest;
 
 const DELAY: Keys = Keys::new("`delay`", &["time", "jitter", "correlation", "distribution", "table", "slot", "limit", "seed"]);
-const HTTP_STATUS: Keys = Keys::new("`http_status`", &["status", "share"]);
+const HTTP_STATUS: Keys = Keys::new("`http_status`", &["status", "share", "method", "path"]);
 
 /// Reads the one kind of a fault. `beside` is a `share` that stands next to it.
 pub(super) fn kind(
@@ -20,6 +20,7 @@ pub(super) fn kind(
     beside: Option<&Entry>,
     phases: Option<Phases>,
     tuning: &mut Tuning,
+    wanted: &mut Requests,
     problems: &mut Problems<'_>,
 ) -> Option<FaultKind> {
     let short_status = entry.key.text == "http_status" && !matches!(entry.value.value, Value::Map(_));
@@ -64,15 +65,16 @@ pub(super) fn kind(
             };
             Some(FaultKind::HttpStatus { status: status?, share: share? })
         }
-        _ => http_status(entry, problems),
+        _ => http_status(entry, wanted, problems),
     }
 }
 
-fn http_status(entry: &Entry, problems: &mut Problems<'_>) -> Option<FaultKind> {
+fn http_status(entry: &Entry, wanted: &mut Requests, problems: &mut Problems<'_>) -> Option<FaultKind> {
     let fields = Fields::open(&entry.value, &entry.key.place, HTTP_STATUS, problems)?;
     let code = fields.require("status", "status: 503", problems).and_then(|entry| status(entry, problems));
     let share = fields.require("share", "share: 30%", problems);
     let share = share.and_then(|entry| fields::quantity(entry, share::parse, problems));
+    *wanted = requests::requests(&fields, problems);
     Some(FaultKind::HttpStatus { status: code?, share: share? })
 }
 

@@ -3,33 +3,37 @@
 use super::super::super::fields::{self, Fields, Keys};
 use super::super::super::node::{Entry, Node, Value};
 use super::super::super::problem::{Code, Draft, Problems};
-use super::packets;
-use crate::edge::{Cidr, EdgeSpec, PortRange};
+use super::{members, packets};
+use crate::edge::{Cidr, EdgeSpec, PortRange, Role};
 use crate::fault::{Select, Transport};
-use crate::units::{UnitError, net};
+use crate::units::{UnitError, UnitErrorKind, net, share};
 use crate::wording::{excerpt, listed, nearest};
 
-const SELECT: Keys = Keys {
-    of: "`select`",
-    known: &["addresses", "ports", "protocol", "exclude", "include_management"],
-    later: &["cgroup", "container", "pid", "flows"],
-    offer: &["addresses", "ports", "protocol", "exclude", "include_management"],
-};
-const EXCLUDE: Keys = Keys::new("`exclude`", &["addresses", "ports"]);
+const SELECT: Keys = Keys::new(
+    "`select`",
+    &["addresses", "ports", "protocol", "peers", "exclude", "flows", "cgroup", "container", "pid", "include_management"],
+);
+const EXCLUDE: Keys = Keys::new("`exclude`", &["addresses", "ports", "peers"]);
 
 pub(super) fn select(entry: &Entry, edge: Option<&EdgeSpec>, problems: &mut Problems<'_>) -> Option<Select> {
     let fields = Fields::open(&entry.value, &entry.key.place, SELECT, problems)?;
+    let (addresses, hosts) = networks(&fields, problems);
     let mut select = Select {
-        addresses: networks(&fields, problems),
+        addresses,
+        hosts,
         ports: ports(&fields, problems),
         protocol: fields.get("protocol").and_then(|entry| protocol(entry, problems)),
+        peers: peers(&fields, edge, problems),
+        members: members::members(&fields, problems),
+        flows: fields.get("flows").and_then(|entry| flows(entry, problems)),
         ..Select::default()
     };
     if let Some(entry) = fields.get("exclude")
         && let Some(fields) = Fields::open(&entry.value, &entry.key.place, EXCLUDE, problems)
     {
-        select.exclude_addresses = networks(&fields, problems);
+        (select.exclude_addresses, select.exclude_hosts) = networks(&fields, problems);
         select.exclude_ports = ports(&fields, problems);
+        select.exclude_peers = peers(&fields, edge, problems);
     }
     if let Some(entry) = fields.get("include_management") {
         select.include_management = packets::flag(entry, problems)?;
@@ -62,8 +66,50 @@ fn within(fields: &Fields<'_>, select: &Select, edge: &EdgeSpec, problems: &mut 
     }
 }
 
-fn networks(fields: &Fields<'_>, problems: &mut Problems<'_>) -> Vec<Cidr> {
-    each(fields, "addresses", net::parse_cidr, problems)
+/// Networks, and names of hosts among them.
+fn networks(fields: &Fields<'_>, problems: &mut Problems<'_>) -> (Vec<Cidr>, Vec<String>) {
+    let either = |text: &str| match net::parse_cidr(text) {
+        Err(error) if error.kind == UnitErrorKind::NameForAddress && is_host(text) => Ok(Err(text.to_owned())),
+        parsed => parsed.map(Ok),
+    };
+    let (mut networks, mut hosts) = (Vec::new(), Vec::new());
+    for found in each(fields, "addresses", either, problems) {
+        match found {
+            Ok(network) => networks.push(network),
+            Err(host) => hosts.push(host),
+        }
+    }
+    (networks, hosts)
+}
+
+/// Whether a text can be a host's name: labels of letters, digits and hyphens, not all of it numbers and dots.
+fn is_host(text: &str) -> bool {
+    let label = |label: &str| {
+        let allowed = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        (1..=63).contains(&label.len()) && allowed && !label.starts_with('-') && !label.ends_with('-')
+    };
+    text.len() <= 253 && text.strip_suffix('.').unwrap_or(text).split('.').all(label) && text.bytes().any(|byte| byte.is_ascii_alphabetic())
+}
+
+/// The other end's networks. That of a downstream edge is this host, and the edge's own end is the peer.
+fn peers(fields: &Fields<'_>, edge: Option<&EdgeSpec>, problems: &mut Problems<'_>) -> Vec<Cidr> {
+    if let (Some(entry), Some(edge)) = (fields.get("peers"), edge.filter(|edge| edge.role == Role::Downstream)) {
+        let message = format!("`peers` are the callers of an ingress edge, and `{}` is a downstream edge", edge.name);
+        problems.report(Draft::new(Code::Conflict, &entry.key.place, message).advice("its peers are its addresses").replace("addresses"));
+    }
+    each(fields, "peers", net::parse_cidr, problems)
+}
+
+/// A share of connections, as the kernel compares it.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is 0 to 1, and 2^32 is exact in an f64")]
+fn flows(entry: &Entry, problems: &mut Problems<'_>) -> Option<u64> {
+    let share = fields::quantity(entry, share::parse, problems)?;
+    if share == 0.0 {
+        let draft = Draft::new(Code::OutOfRange, &entry.value.place, "a share of 0% of the connections selects nothing");
+        problems.report(draft.advice("leave `flows` out for all of them"));
+        return None;
+    }
+    Some((share * 4_294_967_296.0).round() as u64)
 }
 
 fn ports(fields: &Fields<'_>, problems: &mut Problems<'_>) -> Vec<PortRange> {

@@ -3,7 +3,7 @@
 use super::super::super::node::{Entry, Value};
 use super::super::super::problem::{Code, Draft, Place, Problems};
 use crate::edge::{Cidr, EdgeSpec, PortRange};
-use crate::fault::{Direction, FaultKind, FaultSpec};
+use crate::fault::{Direction, FaultKind, FaultSpec, Requests};
 
 /// Reports what of the faults before it excludes a fault.
 pub(super) fn check(place: &Place, spec: &FaultSpec, before: &[FaultSpec], edges: Option<&[EdgeSpec]>, problems: &mut Problems<'_>) {
@@ -35,13 +35,24 @@ pub(super) fn check(place: &Place, spec: &FaultSpec, before: &[FaultSpec], edges
 }
 
 fn is_twice(a: &FaultSpec, b: &FaultSpec) -> bool {
-    a.kind.as_str() == b.kind.as_str() && a.to == b.to && shares_a_hook(a, b) && (a.select == b.select || !a.kind.is_of_packets())
+    let same = match a.kind {
+        FaultKind::HttpStatus { .. } => meet_in_requests(&a.select.requests, &b.select.requests),
+        _ => a.select == b.select || !a.kind.is_of_packets(),
+    };
+    a.kind.as_str() == b.kind.as_str() && a.to == b.to && shares_a_hook(a, b) && same
+}
+
+/// Whether a request can be in both.
+fn meet_in_requests(a: &Requests, b: &Requests) -> bool {
+    let methods = a.method.is_none() || b.method.is_none() || a.method == b.method;
+    let path = |requests: &Requests| requests.path.clone().unwrap_or_default();
+    let (path_a, path_b) = (path(a), path(b));
+    methods && (path_a.starts_with(&path_b) || path_b.starts_with(&path_a))
 }
 
 fn shares_a_hook(a: &FaultSpec, b: &FaultSpec) -> bool {
-    let direction = a.direction == b.direction || [a.direction, b.direction].contains(&Direction::Both);
     let interface = a.interface == b.interface || a.interface.is_none() || b.interface.is_none();
-    direction && interface
+    a.direction.meets(b.direction) && interface && a.netns == b.netns
 }
 
 /// Whether a packet can be in both selections. An exclusion that covers the other's whole selection parts them.
@@ -75,7 +86,8 @@ fn may_overlap(a: &FaultSpec, b: &FaultSpec, edges: Option<&[EdgeSpec]>) -> bool
 }
 
 fn networks(spec: &FaultSpec, edge: &EdgeSpec) -> Vec<Cidr> {
-    if spec.select.addresses.is_empty() { edge.address.into_iter().collect() } else { spec.select.addresses.clone() }
+    // What a name stands for is not known here: anything within the edge.
+    if spec.select.addresses.is_empty() || !spec.select.hosts.is_empty() { edge.address.into_iter().collect() } else { spec.select.addresses.clone() }
 }
 
 fn ports(spec: &FaultSpec, edge: &EdgeSpec) -> Vec<PortRange> {
@@ -86,10 +98,15 @@ fn meet(a: &Cidr, b: &Cidr) -> bool {
     a.covers(b) || b.covers(a)
 }
 
+/// Whether every packet of a fault goes through the netem of another.
+fn holds_back(delay: &FaultSpec, fault: &FaultSpec) -> bool {
+    delay.selects_as(fault) && (delay.direction == fault.direction || delay.direction == Direction::Both)
+}
+
 /// A packet that skips the delay needs a delay to skip.
 pub(super) fn needs_delay(entry: &Entry, faults: &[FaultSpec], problems: &mut Problems<'_>) {
     let lonely = faults.iter().filter(|fault| matches!(fault.kind, FaultKind::Reorder { .. })).any(|fault| {
-        !faults.iter().any(|other| matches!(other.kind, FaultKind::Delay { time, .. } if !time.is_zero()) && other.selects_as(fault))
+        !faults.iter().any(|other| matches!(other.kind, FaultKind::Delay { time, .. } if !time.is_zero()) && holds_back(other, fault))
     });
     if lonely {
         let reorder = match &entry.value.value {

@@ -1,0 +1,417 @@
+//! What is left of a drill that is killed, refused, or gets in another's way: nothing. On the host's kernel, with the real program.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod lab;
+mod rig;
+mod safety;
+
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use lab::{apply, edge, in_namespace, run, wait_until};
+use nix::mount::{MsFlags, mount, umount};
+use nix::sys::signal::Signal;
+use rig::agent::{Agent, journals};
+use rig::process::{Ended, Process};
+use safety::probe::Probe;
+use safety::{Draws, LEASE, Scene, Tree, assert_same, is_reachable, playbook, rounds};
+use stormdrill::fault::plane::Plane;
+use stormdrill_core::edge::Role;
+use stormdrill_core::fault::{Direction, FaultKind, FaultSpec, RateLimit};
+
+#[test]
+fn a_second_drill_on_an_overlapping_target_is_refused_by_another_process_until_the_first_is_dead() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let path = scene.agent.write(&playbook(["2s", "60s", "2s"]));
+        let path = path.to_str().unwrap();
+        let before = scene.dump();
+        let mut first = Process::start(&mut scene.command(&["run", path]));
+        first.wait_for("baseline:");
+        let second = Process::start(&mut scene.command(&["run", path])).end();
+        assert_eq!(second.code, Some(2), "{second:#?}");
+        assert!(second.stderr.contains(&format!("of process {} is running on an overlapping target", first.pid())), "{second:#?}");
+        // It was refused before it measured anything, and did the first no harm.
+        assert!(!second.stderr.contains("baseline:"), "{second:#?}");
+        first.wait_for("fault:");
+        first.signal(Signal::SIGKILL);
+        assert_eq!(first.end().code, None);
+        let mut third = Process::start(&mut scene.command(&["run", path]));
+        third.wait_for("fault:");
+        third.signal(Signal::SIGTERM);
+        assert_eq!(third.end().code, Some(4));
+        scene.assert_restored(&before, "after the drills");
+        assert!(scene.agent.has_no_journal());
+    });
+}
+
+/// When a drill that is not disturbed comes to its phases, and to its end.
+struct Course {
+    baseline: Duration,
+    fault: Duration,
+    recovery: Duration,
+    end: Duration,
+}
+
+impl Course {
+    fn of(scene: &Scene, playbook: &str) -> Self {
+        let path = scene.agent.write(playbook);
+        let begin = Instant::now();
+        let mut drill = Process::start(&mut scene.command(&["run", path.to_str().unwrap()]));
+        let mut reach = |phase: &str| {
+            drill.wait_for(phase);
+            begin.elapsed()
+        };
+        let (baseline, fault, recovery) = (reach("baseline:"), reach("fault:"), reach("recovery:"));
+        drill.end();
+        Self { baseline, fault, recovery, end: begin.elapsed() }
+    }
+
+    /// A moment to kill it: some in its first instants, some while it starts, some about the set-up of the faults, some about their removal, the rest anywhere.
+    fn moment(&self, round: u32, draws: &mut Draws) -> Duration {
+        const NEAR: Duration = Duration::from_millis(300);
+        let about = |moment: Duration, draws: &mut Draws| (moment + draws.below(NEAR)).saturating_sub(NEAR / 2);
+        match round % 4 {
+            0 if round.is_multiple_of(8) => draws.below(NEAR),
+            0 => draws.below(self.baseline),
+            1 => about(self.fault, draws),
+            2 => about(self.recovery, draws),
+            _ => draws.below(self.end),
+        }
+    }
+}
+
+#[test]
+fn whenever_a_drill_is_killed_its_faults_end_with_the_lease_and_clean_or_the_next_start_leaves_all_as_it_was() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let drill = playbook(["250ms", "500ms", "250ms"]);
+        let course = Course::of(&scene, &drill);
+        let trees = Tree::possible();
+        let (mut draws, mut met) = (Draws(1), 0);
+        for round in 0..rounds(16, 200) {
+            let tree = trees[usize::try_from(round / 4).unwrap() % trees.len()];
+            assert!(tree.plant());
+            let before = scene.dump();
+            let moment = course.moment(round, &mut draws);
+            let mut child = scene.start(&drill);
+            std::thread::sleep(moment);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let killed = Instant::now();
+            let at = format!("round {round}, {tree:?}, killed after {moment:?}");
+            wait_until("the store is reachable again", is_reachable);
+            assert!(killed.elapsed() < LEASE, "{at}: a fault held for {:?}", killed.elapsed());
+            met += u32::from(scene.dump() != before);
+            if round % 8 == 7 {
+                // What `clean` is not asked to do, the next drill does.
+                let empty = drill.split("faults:").next().unwrap();
+                let path = scene.agent.write(empty);
+                let mut next = Process::start(&mut scene.command(&["run", path.to_str().unwrap()]));
+                next.wait_for("baseline:");
+                next.signal(Signal::SIGTERM);
+                assert_eq!(next.end().code, Some(4), "{at}");
+            } else {
+                scene.clean();
+            }
+            scene.assert_restored(&before, &format!("{at}\n{}", scene.log()));
+            assert!(scene.agent.has_no_journal(), "{at}");
+            tree.uproot();
+        }
+        assert!(met > 0, "no kill met a fault in place");
+    });
+}
+
+#[test]
+fn no_signal_that_follows_the_first_skips_the_removal() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        // Slow enough that packets are on their way out while the second signal comes.
+        let playbook = playbook(["250ms", "60s", "250ms"]).replace("1gbit", "64kbit");
+        let path = scene.agent.write(&playbook);
+        let before = scene.dump();
+        for signals in [[Signal::SIGHUP; 3], [Signal::SIGINT; 3], [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]] {
+            let mut drill = Process::start(&mut scene.command(&["run", path.to_str().unwrap()]));
+            drill.wait_for("fault:");
+            let socket = UdpSocket::bind("10.9.0.1:0").unwrap();
+            for _ in 0..20 {
+                socket.send_to(&[0; 400], "10.9.0.2:9999").unwrap();
+            }
+            for signal in signals {
+                drill.signal(signal);
+            }
+            let ended = drill.end();
+            assert_eq!(ended.code, Some(4), "{signals:?}: {ended:#?}");
+            scene.assert_restored(&before, &format!("{signals:?}"));
+            assert!(scene.agent.has_no_journal());
+        }
+    });
+}
+
+/// A file system for the state directory, of so many KiB.
+struct StateFs {
+    path: std::path::PathBuf,
+}
+
+impl StateFs {
+    fn new(agent: &Agent, kibibytes: u32) -> Self {
+        let path = agent.state_dir();
+        std::fs::create_dir_all(&path).unwrap();
+        mount(Some("test"), &path, Some("tmpfs"), MsFlags::empty(), Some(format!("size={kibibytes}k").as_str())).unwrap();
+        Self { path }
+    }
+
+    fn set(&self, flags: MsFlags) {
+        mount(None::<&str>, &self.path, None::<&str>, MsFlags::MS_REMOUNT | flags, None::<&str>).unwrap();
+    }
+}
+
+impl Drop for StateFs {
+    fn drop(&mut self) {
+        let _ = umount(&self.path);
+    }
+}
+
+fn to_end(scene: &Scene, arguments: &[&str]) -> Ended {
+    Process::start(&mut scene.command(arguments)).end()
+}
+
+#[test]
+fn a_removal_that_fails_is_exit_2_and_every_later_command_says_so_until_it_is_clean() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let state = scene.agent.state_dir();
+        let path = scene.agent.write(&playbook(["250ms", "60s", "250ms"]));
+        let path = path.to_str().unwrap();
+        let before = scene.dump();
+        let mut drill = Process::start(&mut scene.command(&["run", path]));
+        drill.wait_for("fault:");
+        // What is gone from the kernel cannot be crossed out: something that is not a file is in the journal's place.
+        let journal = journals(&state)[0].clone();
+        let aside = state.join("aside");
+        std::fs::rename(&journal, &aside).unwrap();
+        std::fs::create_dir(&journal).unwrap();
+        drill.signal(Signal::SIGTERM);
+        let ended = drill.end();
+        assert_eq!(ended.code, Some(2), "{ended:#?}");
+        assert!(ended.stderr.contains("remove the journal") && ended.stderr.contains("Is a directory"), "{ended:#?}");
+        let name = journal.file_stem().unwrap().to_str().unwrap().to_owned();
+        for command in [["plan", path], ["validate", path]] {
+            let later = to_end(&scene, &command);
+            assert!(later.stderr.contains(&name) && later.stderr.contains("stormdrill clean"), "{later:#?}");
+        }
+        for command in [["doctor", "--json"].as_slice(), &["clean"], &["run", path]] {
+            let later = to_end(&scene, command);
+            assert_eq!(later.code, Some(2), "{later:#?}");
+        }
+        std::fs::remove_dir(&journal).unwrap();
+        std::fs::rename(&aside, &journal).unwrap();
+        scene.clean();
+        assert_eq!(to_end(&scene, &["plan", path]).stderr, "");
+        scene.assert_restored(&before, "after clean");
+    });
+}
+
+#[test]
+fn a_state_directory_without_room_or_that_cannot_be_written_ends_the_drill_before_its_baseline() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let path = scene.agent.write(&playbook(["250ms", "250ms", "250ms"]));
+        let before = scene.dump();
+        let refused = |expected: &str| {
+            let ended = to_end(&scene, &["run", path.to_str().unwrap()]);
+            assert_eq!(ended.code, Some(2), "{ended:#?}");
+            assert!(ended.stderr.contains(expected) && !ended.stderr.contains("baseline:"), "{ended:#?}");
+            scene.assert_restored(&before, expected);
+        };
+        let state = StateFs::new(&scene.agent, 32);
+        refused("No space left on device");
+        state.set(MsFlags::MS_RDONLY);
+        refused("Read-only file system");
+    });
+}
+
+/// Kills a drill in its fault phase.
+fn killed(scene: &Scene) {
+    let path = scene.agent.write(&playbook(["250ms", "60s", "250ms"]));
+    let mut drill = Process::start(&mut scene.command(&["run", path.to_str().unwrap()]));
+    drill.wait_for("fault:");
+    drill.signal(Signal::SIGKILL);
+    drill.end();
+}
+
+#[test]
+fn a_journal_that_is_no_text_is_no_obstacle_to_clean() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let before = scene.dump();
+        killed(&scene);
+        for journal in journals(&scene.agent.state_dir()) {
+            std::fs::write(journal, [0xff, 0xfe, 0x00, 0x80, b'\n', 0xc3]).unwrap();
+        }
+        let said = scene.clean();
+        assert!(said.contains("which could not be read") && said.contains("of which there was no journal"), "{said}");
+        scene.assert_restored(&before, "after clean");
+        assert!(scene.agent.has_no_journal());
+    });
+}
+
+#[test]
+fn clean_reaches_what_was_left_in_another_namespace() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let before = scene.dump();
+        killed(&scene);
+        assert_ne!(scene.dump(), before);
+        let agent = scene.agent.share();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                in_namespace(move || {
+                    let ended = agent.run(&["clean"]);
+                    assert_eq!(ended.code, Some(0), "{ended:#?}");
+                    assert!(ended.stdout.contains("on v0 (egress)"), "{ended:#?}");
+                });
+            });
+        });
+        scene.assert_restored(&before, "after clean from elsewhere");
+        assert!(scene.agent.has_no_journal());
+    });
+}
+
+#[test]
+fn clean_in_another_pid_namespace_leaves_a_running_drill_alone() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let path = scene.agent.write(&playbook(["250ms", "60s", "250ms"]));
+        let mut drill = Process::start(&mut scene.command(&["run", path.to_str().unwrap()]));
+        drill.wait_for("fault:");
+        let during = scene.dump();
+        let state = scene.agent.state_dir();
+        let inside = ["--pid", "--fork", "--mount-proc", rig::agent::PROGRAM, "--state-dir", state.to_str().unwrap(), "clean"];
+        let said = run("unshare", &inside);
+        assert!(said.starts_with("left the faults of process") && !said.contains("removed"), "{said}");
+        assert_same(&scene.dump(), &during, "after clean");
+        drill.signal(Signal::SIGTERM);
+        assert_eq!(drill.end().code, Some(4));
+    });
+}
+
+fn rate() -> FaultKind {
+    FaultKind::Rate(RateLimit { bytes_per_second: 125_000, overhead: 0, cell_size: 0, cell_overhead: 0 })
+}
+
+#[test]
+fn traffic_that_is_not_selected_loses_no_packet_while_faults_come_and_go() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let state = tempfile::tempdir().unwrap();
+        // The kernel itself stops a device for a moment when it gets a clsact or loses it, and drops what is sent then.
+        assert!(Tree::Clsact.plant());
+        let probe = Probe::start(&scene.peer, 20_000);
+        for round in 1..=10 {
+            // Filters alone, and an ifb.
+            for kind in [FaultKind::Partition, rate()] {
+                let fault = apply(state.path(), kind, Direction::Both, edge(Role::Downstream, Some("10.9.0.2"), Some(9999)));
+                wait_until("some thousand packets pass", || probe.arrived() > round * 4000);
+                assert!(fault.remove_blocking().error.is_none());
+            }
+        }
+        for (sent, arrived) in probe.stop() {
+            assert!(sent >= 40_000, "{sent}");
+            assert_eq!(arrived, sent);
+        }
+    });
+}
+
+#[test]
+fn the_fault_ends_in_good_order_when_its_target_dies_or_its_interface_goes_meanwhile() {
+    in_namespace(|| {
+        for goes in ["target", "interface"] {
+            let scene = Scene::new();
+            let path = scene.agent.write(&playbook(["250ms", "60s", "250ms"]));
+            let mut drill = Process::start(&mut scene.command(&["run", path.to_str().unwrap()]));
+            drill.wait_for("fault:");
+            if goes == "target" {
+                // Its whole namespace and our end of the pair go with it.
+                scene.peer.run(|| run("ip", &["address", "flush", "dev", "v1"]));
+            } else {
+                run("ip", &["link", "del", "v0"]);
+            }
+            drill.signal(Signal::SIGTERM);
+            let ended = drill.end();
+            assert_eq!(ended.code, Some(4), "{goes}: {ended:#?}");
+            assert!(!run("ip", &["-o", "link"]).contains(": sd"), "{goes}: an ifb is left");
+            assert!(scene.agent.has_no_journal(), "{goes}");
+            let _ = Command::new("ip").args(["link", "del", "v0"]).output();
+        }
+    });
+}
+
+#[test]
+fn the_interface_is_the_routes_whatever_its_name_and_its_faults_go_even_if_it_is_renamed_meanwhile() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let state = tempfile::tempdir().unwrap();
+        run("ip", &["link", "set", "v0", "name", "uplink7"]);
+        let before = scene.dump();
+        let fault = apply(state.path(), FaultKind::Partition, Direction::Both, edge(Role::Downstream, Some("10.9.0.2"), None));
+        assert!(run("tc", &["filter", "show", "dev", "uplink7", "egress"]).contains("stormdrill:"));
+        run("ip", &["link", "set", "uplink7", "name", "uplink8"]);
+        assert!(fault.remove_blocking().error.is_none());
+        run("ip", &["link", "set", "uplink8", "name", "uplink7"]);
+        scene.assert_restored(&before, "after the removal");
+    });
+}
+
+#[test]
+fn a_filter_of_someone_else_that_hides_the_traffic_makes_the_drill_vacuous() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        run("tc", &["qdisc", "add", "dev", "v0", "clsact"]);
+        // Says TC_ACT_OK to everything, which ends the classification.
+        for hook in ["ingress", "egress"] {
+            run("tc", &["filter", "add", "dev", "v0", hook, "pref", "1", "bpf", "direct-action", "bytecode", "1,6 0 0 0,"]);
+        }
+        let before = scene.dump();
+        let path = scene.agent.write(&format!("{}expect:\n  - store success ratio >= 0%\n", playbook(["500ms", "1s", "500ms"])));
+        let json = scene.agent.path("result.json");
+        let mut drill = Process::start(&mut scene.command(&["run", path.to_str().unwrap(), "--json", json.to_str().unwrap()]));
+        drill.wait_for("fault:");
+        assert!(is_reachable(), "the partition does not hold");
+        let ended = drill.end();
+        assert_eq!(ended.code, Some(3), "{ended:#?}");
+        let result: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+        assert_eq!(result["verdict"], "vacuous", "{ended:#?}");
+        assert_eq!(result["faults"][0]["packets_selected"], 0);
+        scene.assert_restored(&before, "after the drill");
+    });
+}
+
+#[test]
+fn a_step_that_the_kernel_refuses_is_explained_and_leaves_nothing_half_applied() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let state = tempfile::tempdir().unwrap();
+        run("tc", &["qdisc", "add", "dev", "v0", "clsact"]);
+        // Whatever name the next hook gets, its place among the filters is taken: priority and handle are made from it.
+        let before_any = scene.dump();
+        for slot in 0..=255_u32 {
+            let handle = format!("{:#x}", std::process::id() << 8 | slot);
+            run("tc", &["filter", "add", "dev", "v0", "egress", "pref", "64770", "handle", &handle, "bpf", "bytecode", "1,6 0 0 0,"]);
+        }
+        let before = scene.dump();
+        let wanted = FaultSpec { direction: Direction::Egress, ..FaultSpec::new(rate(), "store") };
+        let prepared =
+            Plane::new(state.path()).prepare_blocking(&[(wanted, edge(Role::Downstream, Some("10.9.0.2"), Some(9999)))]).unwrap();
+        let error = prepared.into_iter().next().unwrap().apply_blocking().unwrap_err();
+        let text = stormdrill::report::log::chain(&error);
+        assert!(text.contains("add the egress filter of interface") && text.contains("os error 17"), "{text}");
+        scene.assert_restored(&before, "after the refusal");
+        assert!(lab::has_no_journal(Path::new(state.path())));
+        run("tc", &["filter", "del", "dev", "v0", "egress", "pref", "64770"]);
+        scene.assert_restored(&before_any, "without the obstacles");
+    });
+}

@@ -1,0 +1,79 @@
+//! How retries were made: what is wrong with them, how they are spread, and whether `matched` can be believed.
+
+use super::{Gap, Scene, of_edge};
+use crate::expectation::RetryBase;
+use crate::judge::sample::{Sample, Share};
+use crate::retry::matching::{self, FALSE_RATE_LIMIT};
+use crate::track::burst::Burst;
+use crate::window::{EdgeWindow, Window};
+
+/// Fewer pauses do not tell how they are spread.
+const FEWEST_PAUSES: usize = 30;
+
+/// Retries among attempts, less those that the baseline shows to be none.
+///
+/// # Errors
+/// Without attempts, or where calls are so alike that too much of what is matched is no retry.
+pub(super) fn share(scene: Scene<'_>, windows: &[&Window], base: RetryBase, phase: &'static str) -> Result<Share, Gap> {
+    let of = super::attempts(scene.edge, windows);
+    if of == 0 {
+        return Err(Gap::NoTraffic(phase));
+    }
+    let (mut told, mut matched) = (0, 0);
+    for (_, edge) in of_edge(scene.edge, windows) {
+        told += edge.retries.marker + edge.retries.id;
+        matched += edge.retries.matched;
+    }
+    let rate = matching::false_rate_of(scene.baseline.iter().copied(), scene.edge).unwrap_or(0.0);
+    // Where the evidence is that bad and carries the number, there is no number.
+    if rate > FALSE_RATE_LIMIT && matched > told {
+        return Err(Gap::TooAlike(permille(rate)));
+    }
+    let wrong = rate * of as f64;
+    let retries = told as f64 + (matched as f64 - wrong).max(0.0);
+    Ok(Share { hits: retries.min(of as f64), base, ..Share::of_all(0, of) })
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share, in thousandths")]
+fn permille(rate: f64) -> u32 {
+    (rate * 1000.0).round() as u32
+}
+
+/// Retries of a kind.
+pub(super) fn count(scene: Scene<'_>, of: fn(&EdgeWindow) -> u64) -> f64 {
+    of_edge(scene.edge, scene.judged).map(|(_, edge)| of(edge)).sum::<u64>() as f64
+}
+
+/// How the pauses before first retries are spread.
+///
+/// # Errors
+/// Without enough of them.
+pub(super) fn jitter(scene: Scene<'_>) -> Result<Sample, Gap> {
+    let pauses: Vec<u64> = of_edge(scene.edge, scene.judged).flat_map(|(_, edge)| edge.first_gaps_ns.iter().copied()).collect();
+    match pauses.len() {
+        0 => Err(Gap::NoRetry(scene.phase)),
+        few @ ..FEWEST_PAUSES => Err(Gap::FewPauses { pauses: few, least: FEWEST_PAUSES }),
+        _ => Ok(Sample::Variation(pauses)),
+    }
+}
+
+/// The fullest hundredth of a second over the mean.
+///
+/// # Errors
+/// Without a retry.
+pub(super) fn peak_to_mean(scene: Scene<'_>) -> Result<f64, Gap> {
+    let all = of_edge(scene.edge, scene.judged).fold(Burst::NONE, |sum, (_, edge)| sum.and(edge.burst));
+    all.peak_to_mean().ok_or(Gap::NoRetry(scene.phase))
+}
+
+/// A sum that is known only where requests say until when somebody waits.
+///
+/// # Errors
+/// Where none does.
+pub(super) fn of_deadlines(scene: Scene<'_>, of: fn(&EdgeWindow) -> f64) -> Result<f64, Gap> {
+    let edges = || of_edge(scene.edge, scene.judged).map(|(_, edge)| edge);
+    if edges().all(|edge| edge.accountable == 0) {
+        return Err(Gap::NoDeadline(scene.phase));
+    }
+    Ok(edges().map(of).sum())
+}

@@ -1,0 +1,193 @@
+//! Redis that stops or gets slow, its clients' retries, and what then becomes of MySQL.
+
+mod databases;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use self::databases::{Databases, Service};
+use crate::paths;
+use crate::seeds::drill::{self, Moment, Outcome, Playbook};
+use crate::seeds::result::{Section, Verdict};
+use crate::seeds::scene::Scene;
+
+const LOAD: [&str; 8] = ["--rate", "40/s", "--duration", "300s", "--timeout", "3s", "--unique-path", "on"];
+
+/// The drills.
+pub(crate) fn run(scene: &Scene) -> Result<Section> {
+    let databases = Databases::new(scene)?;
+    if !is_recognised(scene, &databases)? {
+        return Ok(Section::skip("this build's probe counts no command of Redis"));
+    }
+    let mut section = Section {
+        versions: vec![databases::redis_version()?, databases::mysql_version()?, databases::client_versions()?],
+        story: vec![
+            "A small Python service reads from Redis with redis-py and, when Redis does not answer, from MariaDB with PyMySQL, whose query takes 200 ms. \
+             MariaDB has `max_connections = 10`. *Storm* is a timeout of 100 ms with three retries and a database connection for every miss; *guarded* is \
+             one try, a pool, and at most two requests at a time that may ask the database. The pools of Jedis and Lettuce are emulated by redis-py's: \
+             their defaults differ."
+                .to_owned(),
+        ],
+        ..Section::default()
+    };
+    stopped(scene, &databases, &mut section)?;
+    slow(scene, &databases, &mut section)?;
+    shipped(scene, &databases, &mut section)?;
+    section.advice.push(
+        "**What to configure.** One try with a short timeout, a pool with a limit that fails at once, and a limit on how many requests may go to the \
+         database when the cache is away; the rest is told so. MySQL then never sees more than it can take, and the drill passes."
+            .to_owned(),
+    );
+    Ok(section)
+}
+
+/// Whether a few requests to Redis are counted at all.
+fn is_recognised(scene: &Scene, databases: &Databases) -> Result<bool> {
+    let service = databases.service(scene, "guarded")?;
+    let playbook = Playbook::new("is-recognised").ingress("web", service.port).downstream("redis", databases.redis_port).untyped();
+    let outcome = playbook.phases(["1s", "3s", "1s"]).run(scene, |moment| match moment {
+        Moment::Phase("fault") => scene.requests(service.port, 3, &[]).map(drop),
+        _ => Ok(()),
+    })?;
+    Ok(outcome.all_requests("redis") > 0)
+}
+
+/// Redis is stopped for some seconds.
+fn stopped(scene: &Scene, databases: &Databases, section: &mut Section) -> Result<()> {
+    let mut found = Vec::new();
+    for (kind, expected) in [("storm", "fail"), ("guarded", "pass")] {
+        let service = databases.service(scene, kind)?;
+        let before = databases.counters()?;
+        let (outcome, load) = drill(scene, databases, &service, &format!("redis-stopped-{kind}"), |moment| match moment {
+            Moment::Phase("fault") => databases.redis.signal("STOP"),
+            Moment::Phase("recovery") => databases.redis.signal("CONT"),
+            _ => Ok(()),
+        })?;
+        let counts = service.counts()?;
+        let after = databases.counters()?;
+        section.count(
+            format!("answers 1040 of MySQL, {kind}"),
+            errors(&outcome),
+            "PyMySQL's exceptions",
+            counts["mysql_1040"].as_u64().unwrap_or(0),
+        );
+        section.count(
+            format!("selects of MySQL, {kind}"),
+            answered(&outcome, "mysql", "ok"),
+            "Com_select in MySQL's status",
+            after.selects - before.selects,
+        );
+        section.drills.push(outcome.drill(format!("Redis stopped for 6 s, {kind}"), expected));
+        found.push((outcome, counts, load));
+    }
+    let (outcome, counts, load) = &found[0];
+    let per_request = outcome.requests("redis", "fault")? as f64 / outcome.requests("web", "fault")?.max(1) as f64;
+    section.find(
+        "D2",
+        Verdict::of(per_request > 2.0 && per_request <= 4.0),
+        format!("{per_request:.2} commands a request while Redis hangs, of at most 4"),
+    );
+    section.find(
+        "D3",
+        Verdict::of(number(load, "timeouts") > 0),
+        format!(
+            "{} of {} requests were given up by their callers; {} connections to Redis were opened in 6 s",
+            number(load, "timeouts"),
+            number(load, "sent"),
+            outcome.number("redis", "fault", "/connections_opened")?
+        ),
+    );
+    section.find(
+        "D4",
+        Verdict::of(number(counts, "mysql_1040") > 0),
+        format!(
+            "{} times \"Too many connections\" (1040); with the guarded service {}",
+            number(counts, "mysql_1040"),
+            number(&found[1].1, "mysql_1040")
+        ),
+    );
+    Ok(())
+}
+
+/// A client that blocks Redis for 200 ms again and again, as KEYS * on a large one does.
+fn slow(scene: &Scene, databases: &Databases, section: &mut Section) -> Result<()> {
+    let service = databases.service(scene, "guarded")?;
+    let mut blocker = None;
+    let (outcome, _) = drill(scene, databases, &service, "redis-slow", |moment| {
+        match moment {
+            Moment::Phase("fault") => blocker = Some(databases.block(scene)?),
+            Moment::Phase("recovery") => blocker = None,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    let median = |phase: &str| outcome.number("redis", phase, "/latency_ms/p50");
+    section.find(
+        "D1",
+        Verdict::of(median("fault")? > 20.0 * median("baseline")?),
+        format!("a command that blocks Redis for 200 ms: from {:.1} ms to {:.0} ms in the median", median("baseline")?, median("fault")?),
+    );
+    Ok(())
+}
+
+/// The shipped playbook, with a fault that needs no netem.
+fn shipped(scene: &Scene, databases: &Databases, section: &mut Section) -> Result<()> {
+    for (kind, expected) in [("storm", "fail"), ("guarded", "pass")] {
+        let service = databases.service(scene, kind)?;
+        let load = scene.load(service.port, &LOAD)?;
+        let set = [
+            ("observe.ingress.web.port", service.port.to_string()),
+            ("observe.downstream.cache.port", databases.redis_port.to_string()),
+            ("observe.downstream.database.port", databases.mysql_port.to_string()),
+            ("observe.window", "1s".to_owned()),
+            ("phases.baseline", "5s".to_owned()),
+            ("phases.fault", "8s".to_owned()),
+            ("phases.recovery", "8s".to_owned()),
+            ("faults.0", "{partition: true, to: cache}".to_owned()),
+        ]
+        .map(|(key, value)| (key.to_owned(), value));
+        let file = paths::workspace().join("playbooks/redis-cascade.yaml");
+        let outcome = drill::run_until_valid(scene, &file, &format!("shipped-{kind}"), &set)?;
+        load.stop()?;
+        service.counts()?;
+        section.drills.push(outcome.drill(format!("redis-cascade: {kind}"), expected));
+    }
+    Ok(())
+}
+
+fn drill(
+    scene: &Scene,
+    databases: &Databases,
+    service: &Service,
+    name: &str,
+    each: impl FnMut(Moment<'_>) -> Result<()>,
+) -> Result<(Outcome, Value)> {
+    let load = scene.load(service.port, &LOAD)?;
+    let outcome = Playbook::new(name)
+        .ingress("web", service.port)
+        .downstream("redis", databases.redis_port)
+        .downstream("mysql", databases.mysql_port)
+        .untyped()
+        .window("1s")
+        .phases(["4s", "6s", "8s"])
+        .expect("web failure latency p99 <= 500ms")
+        .expect("mysql connections opened <= 200")
+        .expect("redis retry ratio <= 10%")
+        .run(scene, each)?;
+    let report = load.counts()?;
+    Ok((outcome, report))
+}
+
+fn errors(outcome: &Outcome) -> u64 {
+    answered(outcome, "mysql", "err:1040")
+}
+
+/// Answers of a kind in all windows.
+fn answered(outcome: &Outcome, edge: &str, status: &str) -> u64 {
+    let windows = ["baseline", "transition", "fault", "recovery"].into_iter().flat_map(|phase| outcome.windows(edge, phase));
+    windows.filter_map(|window| window["status"][status].as_u64()).sum()
+}
+
+fn number(value: &Value, key: &str) -> u64 {
+    value[key].as_u64().unwrap_or(0)
+}
