@@ -116,11 +116,15 @@ fn observe(edges: &[EdgeSpec], args: &super::Observe, state_dir: &Path) -> Resul
         let mut stop = signals::reasons().map_err(ObserveError::Runtime)?;
         let cgroup = host::scope(&Scope::Host, state_dir)?;
         let probe = Probe::attach(&ProbeConfig { cgroup, edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
-        let session = Session::new(probe, edges, TrackConfig {
+        let session = Session::new(
+            probe,
+            edges,
+            TrackConfig {
                 marker: args.marker.clone(),
                 max_listed: if args.connections { MOST_LISTED } else { 0 },
                 ..TrackConfig::default()
-            });
+            },
+        );
         let mut table = progress::Stderr::new(edges);
         count(session, edges, args, &mut stop, &mut table).await.map_err(ObserveError::Probe)
     })?;
@@ -158,8 +162,14 @@ async fn count(
 ) -> Result<(Window, DataQuality, Option<(Vec<ConnectionView>, u64)>), ProbeError> {
     let start_ns = session.open_window(PhaseName::All)?;
     table.phase(PhaseName::All, None);
-    let mut total =
-        Window { epoch: 0, phase: PhaseName::All, start_ns, end_ns: start_ns, edges: vec![Default::default(); edges.len()], events_lost: 0 };
+    let mut total = Window {
+        epoch: 0,
+        phase: PhaseName::All,
+        start_ns,
+        end_ns: start_ns,
+        edges: vec![Default::default(); edges.len()],
+        events_lost: 0,
+    };
     let mut poll = tokio::time::interval(POLL);
     poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut next = tokio::time::interval_at(tokio::time::Instant::now() + WINDOW, WINDOW);

@@ -201,7 +201,10 @@ mod tests {
         let event = decode(&flagged(kind::BLOCK, 0, EventHeader::JOINED_LATE, &[0x82])).unwrap();
         let piece = HeadPiece { offset: 11, bytes: vec![0x82], complete: false, truncated: false };
         let kind = StreamEventKind::Block(piece);
-        assert_eq!(event.kind, ProbeEventKind::Stream(StreamEvent { from_server: false, ends: false, joined_late: true, kind, ..expected }));
+        assert_eq!(
+            event.kind,
+            ProbeEventKind::Stream(StreamEvent { from_server: false, ends: false, joined_late: true, kind, ..expected })
+        );
     }
 
     #[test]

@@ -55,7 +55,13 @@ impl Carry for Pretended {
             faults: Vec::new(),
             edges: playbook.edges.clone(),
             windows: Vec::new(),
-            quality: DataQuality { events_lost: 0, sampling: 1.0, unknown_role_connections: 0, unparsed_connections: 0, missed: Default::default() },
+            quality: DataQuality {
+                events_lost: 0,
+                sampling: 1.0,
+                unknown_role_connections: 0,
+                unparsed_connections: 0,
+                missed: Default::default(),
+            },
         };
         Ok(Carried { end, result })
     }

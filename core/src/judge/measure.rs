@@ -41,7 +41,9 @@ pub(crate) enum Gap {
     NoRetry(&'static str),
     #[error("{pauses} pauses before first retries are too few to tell their spread: {least} are needed")]
     FewPauses { pauses: usize, least: usize },
-    #[error("no request of the {0} phase says by a deadline, a request id or a trace for whom it is made, so that nobody can be seen to give up")]
+    #[error(
+        "no request of the {0} phase says by a deadline, a request id or a trace for whom it is made, so that nobody can be seen to give up"
+    )]
     NoDeadline(&'static str),
     #[error(
         "{}.{}% of the attempts look like retries where nothing failed: these calls are too alike to be matched, so mark retries by a header or give requests an id",

@@ -16,11 +16,9 @@ pub(crate) mod unit {
 pub(crate) const fn unit_of(metric: Metric) -> &'static str {
     match metric {
         Metric::DownstreamQps | Metric::IngressQps | Metric::Goodput => unit::PER_SECOND,
-        Metric::Amplification
-        | Metric::DownstreamPerIngress
-        | Metric::CostPerSuccess
-        | Metric::BackoffJitter
-        | Metric::RetryPeakToMean => unit::TIMES,
+        Metric::Amplification | Metric::DownstreamPerIngress | Metric::CostPerSuccess | Metric::BackoffJitter | Metric::RetryPeakToMean => {
+            unit::TIMES
+        }
         Metric::RetryRatio { .. } | Metric::SuccessRatio | Metric::ExplicitFailureRatio | Metric::RetransmitRatio | Metric::Metastable => {
             unit::RATIO
         }

@@ -36,7 +36,13 @@ fn result() -> DrillResult {
         faults: drill.faults,
         edges: drill.edges,
         windows: drill.windows,
-        quality: DataQuality { events_lost: 0, sampling: 1.0, unknown_role_connections: 0, unparsed_connections: 1, missed: Default::default() },
+        quality: DataQuality {
+            events_lost: 0,
+            sampling: 1.0,
+            unknown_role_connections: 0,
+            unparsed_connections: 1,
+            missed: Default::default(),
+        },
     }
 }
 

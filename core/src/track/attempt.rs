@@ -104,7 +104,19 @@ mod tests {
     use super::*;
 
     fn attempt(token: u64) -> Attempt {
-        Attempt { token, conn: ConnId(1), index: 0, edge: EdgeId(0), protocol: Protocol::Http, epoch: 0, start_ns: token, ticket: None, links: [0; 2], deadline_ns: u64::MAX, next: None }
+        Attempt {
+            token,
+            conn: ConnId(1),
+            index: 0,
+            edge: EdgeId(0),
+            protocol: Protocol::Http,
+            epoch: 0,
+            start_ns: token,
+            ticket: None,
+            links: [0; 2],
+            deadline_ns: u64::MAX,
+            next: None,
+        }
     }
 
     #[test]

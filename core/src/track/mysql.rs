@@ -23,8 +23,8 @@ const COM_STMT_EXECUTE: u8 = 0x17;
 /// Errors of a server that cannot, just now; asking again may help. Limits of connections and memory, shutdown, lock waits and
 /// deadlocks, time limits, full disks and tables, a server that was made read-only.
 const FAILED: [u16; 30] = [
-    1021, 1037, 1038, 1040, 1041, 1047, 1053, 1105, 1114, 1129, 1135, 1152, 1158, 1159, 1160, 1161, 1180, 1203, 1205, 1206, 1213, 1226, 1290,
-    1317, 1614, 1836, 1969, 3024, 3032, 3572,
+    1021, 1037, 1038, 1040, 1041, 1047, 1053, 1105, 1114, 1129, 1135, 1152, 1158, 1159, 1160, 1161, 1180, 1203, 1205, 1206, 1213, 1226,
+    1290, 1317, 1614, 1836, 1969, 3024, 3032, 3572,
 ];
 
 /// The identity of a command on a connection; `None` if it cannot be read.
@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn errors_are_told_apart() {
-        for (code, meaning) in [(1040_u16, Meaning::Failed), (1205, Meaning::Failed), (1213, Meaning::Failed), (1064, Meaning::TurnedDown)] {
+        for (code, meaning) in [(1040_u16, Meaning::Failed), (1205, Meaning::Failed), (1213, Meaning::Failed), (1064, Meaning::TurnedDown)]
+        {
             let bytes = packet(1, &[&[0xff][..], &code.to_le_bytes(), b"#08004Too many connections"].concat());
             let answer = answer(ANSWERED_ERROR, &bytes, ConnId(1), 0, &mut Statements::default());
             assert_eq!((answer.status.to_string(), answer.meaning), (format!("err:{code}"), meaning));

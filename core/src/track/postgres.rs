@@ -1,8 +1,8 @@
 //! PostgreSQL: which statements are the same, and what errors mean.
 
 use crate::event::ConnId;
-use crate::retry::fingerprint::{self, BodyPrefix, Fingerprint, join};
 use crate::retry::Identity;
+use crate::retry::fingerprint::{self, BodyPrefix, Fingerprint, join};
 use crate::status::{ErrorName, Meaning};
 use crate::track::answer::Answer;
 use crate::track::sql;
@@ -116,8 +116,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::retry::Repeat;
     use crate::event::{ANSWERED, ANSWERED_ERROR};
+    use crate::retry::Repeat;
 
     fn message(tag: u8, body: &[u8]) -> Vec<u8> {
         let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();

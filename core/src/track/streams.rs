@@ -12,8 +12,8 @@ use std::collections::{HashMap, VecDeque};
 use compression::{Direction, Fields};
 use request::Request;
 
-use crate::event::{ConnId, StreamEvent, StreamEventKind};
 use crate::edge::Protocol;
+use crate::event::{ConnId, StreamEvent, StreamEventKind};
 use crate::status::Status;
 use crate::track::answer::Answer;
 use crate::track::books::Books;
@@ -175,7 +175,9 @@ impl Connections {
     fn asked(&mut self, place: Place, stream: u32, fields: &Fields, ends: bool, books: &mut Books) {
         let request = Request::of(fields, self.marker.as_ref());
         let Some(streams) = self.streams.connections.get_mut(&place.conn.0) else { return };
-        let is_new = fields.get(":method").is_some() || fields.get(":path").is_some() || (fields.is_partial && !streams.live.contains_key(&stream.into()));
+        let is_new = fields.get(":method").is_some()
+            || fields.get(":path").is_some()
+            || (fields.is_partial && !streams.live.contains_key(&stream.into()));
         if !is_new {
             self.begin_stream(place.conn, stream, None, books);
             return;

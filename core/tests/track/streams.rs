@@ -243,22 +243,29 @@ fn nonsense() -> impl Strategy<Value = ProbeEvent> {
         Just(block(&[(":status", "200")])),
         Just(block(&[("grpc-status", "14")])),
     ];
-    let piece = (prop_oneof![4 => Just(0_u32), 1 => 0_u32..60], bytes, any::<(bool, bool)>()).prop_map(|(offset, bytes, (partial, truncated))| {
-        HeadPiece { offset, bytes, complete: !partial, truncated }
-    });
+    let piece = (prop_oneof![4 => Just(0_u32), 1 => 0_u32..60], bytes, any::<(bool, bool)>())
+        .prop_map(|(offset, bytes, (partial, truncated))| HeadPiece { offset, bytes, complete: !partial, truncated });
     let kind = (0_u8..8, piece, any::<u32>()).prop_map(|(kind, piece, number)| match kind {
         0..=2 => StreamEventKind::Block(piece),
         3 => StreamEventKind::Data(piece.bytes),
         4 => StreamEventKind::End,
         5 => StreamEventKind::Reset(number % 9),
         6 => StreamEventKind::GoAway,
-        _ => if piece.truncated { StreamEventKind::Missed } else { StreamEventKind::Settings(piece.bytes) },
+        _ => {
+            if piece.truncated {
+                StreamEventKind::Missed
+            } else {
+                StreamEventKind::Settings(piece.bytes)
+            }
+        }
     });
-    (0_u64..9_999, 0_u64..3, 0_u32..12, any::<(bool, bool, bool)>(), kind).prop_map(|(ms, conn, stream, (from_server, ends, late), kind)| {
-        let told = told(ms, conn, stream, from_server, ends, kind);
-        let ProbeEventKind::Stream(inner) = told.kind else { unreachable!("it is one") };
-        ProbeEvent { kind: ProbeEventKind::Stream(StreamEvent { joined_late: late, ..inner }), ..told }
-    })
+    (0_u64..9_999, 0_u64..3, 0_u32..12, any::<(bool, bool, bool)>(), kind).prop_map(
+        |(ms, conn, stream, (from_server, ends, late), kind)| {
+            let told = told(ms, conn, stream, from_server, ends, kind);
+            let ProbeEventKind::Stream(inner) = told.kind else { unreachable!("it is one") };
+            ProbeEvent { kind: ProbeEventKind::Stream(StreamEvent { joined_late: late, ..inner }), ..told }
+        },
+    )
 }
 
 fn outcomes(edge: &EdgeWindow) -> u64 {

@@ -10,8 +10,8 @@ use hyper::header::{HeaderMap, HeaderValue};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Response, StatusCode};
 
-use super::{ChainConfig, Deadlines};
 use super::report::LayerReport;
+use super::{ChainConfig, Deadlines};
 use crate::caller::{Call, Caller, CallerConfig, Outcome};
 use crate::clock::Clock;
 use crate::counts::{Arrival, Counter, StatusCounts};
@@ -50,7 +50,15 @@ impl Layer {
         let host = HeaderValue::from_str(&next.to_string()).unwrap_or(HeaderValue::from_static("next"));
         let caller = Caller::new(caller, Pool::new(next, chain.reuse, CONNECTIONS), host, clock);
         let tag = format!("{name}-{:08x}", fastrand::u32(..));
-        Self { name: name.to_owned(), caller, deadlines: chain.deadlines, clock, tag, made_ids: Counter::default(), counts: Counts::default() }
+        Self {
+            name: name.to_owned(),
+            caller,
+            deadlines: chain.deadlines,
+            clock,
+            tag,
+            made_ids: Counter::default(),
+            counts: Counts::default(),
+        }
     }
 
     fn call(&self, head: &hyper::http::request::Parts, body: Bytes, deadline: Option<Deadline>) -> Call {

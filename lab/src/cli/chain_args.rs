@@ -119,7 +119,12 @@ impl ChainArgs {
                 Switch::Off => Deadlines::Ignored,
             },
             timeout: self.timeout,
-            budget: BudgetLimits { share: self.budget, floor: self.budget_floor, window: self.budget_window, counting: self.budget_counting },
+            budget: BudgetLimits {
+                share: self.budget,
+                floor: self.budget_floor,
+                window: self.budget_window,
+                counting: self.budget_counting,
+            },
             backoff: Backoff { base: self.backoff_base, max: self.backoff_max, shape: self.waits.unwrap_or(Shape::Full) },
             naive_waits: self.waits.is_some(),
             methods: self.methods,

@@ -159,13 +159,7 @@ fn what_does_not_read_is_refused_at_its_place_with_what_to_write() {
         ),
         ("order_db amplification <= 1.2", UnknownName, "order_db", "there is no edge `order-db`", Some("order-db")),
         ("database amplification <= 1.2", UnknownName, "database", "there is no edge `database`", None),
-        (
-            "recovery windows <= 1",
-            NotInThisVersion,
-            "recovery windows",
-            "`recovery windows` is not in this version of stormdrill",
-            None,
-        ),
+        ("recovery windows <= 1", NotInThisVersion, "recovery windows", "`recovery windows` is not in this version of stormdrill", None),
         ("store layers retrying <= 1", NotAllowed, "layers retrying", "`layers retrying` is of the whole drill, not of `store`", None),
         (
             "ingress QPS recovers within 2 windows",

@@ -31,7 +31,11 @@ pub(super) fn look(sample: &Sample, limit: f64, side: Side) -> Option<(Look, Sid
             };
             Some((Look::Count { count: attempts, allowed: limit * ingress * end / base }, side))
         }
-        Sample::RateRatio { .. } | Sample::ShareRatio { .. } | Sample::LatencyRatio { .. } | Sample::Variation(_) | Sample::Exact { .. } => None,
+        Sample::RateRatio { .. }
+        | Sample::ShareRatio { .. }
+        | Sample::LatencyRatio { .. }
+        | Sample::Variation(_)
+        | Sample::Exact { .. } => None,
     }
 }
 

@@ -179,8 +179,7 @@ fn what_retries_do_wrong_is_counted() {
         edge.nonretryable_retries = 3;
         edge.retry_after_violations = 1;
     });
-    for (metric, count) in
-        [(Metric::NonIdempotentRetries, 12.0), (Metric::NonretryableRetries, 18.0), (Metric::RetryAfterViolations, 6.0)]
+    for (metric, count) in [(Metric::NonIdempotentRetries, 12.0), (Metric::NonretryableRetries, 18.0), (Metric::RetryAfterViolations, 6.0)]
     {
         assert_eq!(judged(&drill, &db(metric, Op::AtMost, 0.0)), (Verdict::Fail, Some(count)));
         assert_eq!(judged(&drill, &db(metric, Op::AtMost, count)), (Verdict::Pass, Some(count)));

@@ -266,10 +266,7 @@ fn connect_failures(all: u64, told: &BTreeMap<ConnectFailure, u64>) -> BTreeMap<
 
 /// All reasons, also those that did not occur: a missing key would read as unknown.
 pub(super) fn failures(counts: &BTreeMap<Failure, u64>) -> BTreeMap<String, u64> {
-    Failure::ALL
-        .into_iter()
-        .map(|failure| (failure.as_str().to_owned(), counts.get(&failure).copied().unwrap_or(0)))
-        .collect()
+    Failure::ALL.into_iter().map(|failure| (failure.as_str().to_owned(), counts.get(&failure).copied().unwrap_or(0))).collect()
 }
 
 pub(super) fn latency(mut times_ns: Vec<u64>) -> LatencyView {

@@ -258,12 +258,19 @@ mod tests {
     fn the_standard_s_own_example_reads() {
         // RFC 7541, C.4: three requests on one connection, with Huffman coding.
         let mut direction = Direction::new();
-        let bytes = |hex: &str| -> Vec<u8> { (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect() };
+        let bytes =
+            |hex: &str| -> Vec<u8> { (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect() };
         let common = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "www.example.com")];
         assert_eq!(read(&mut direction, &bytes("828684418cf1e3c2e5f23a6ba0ab90f4ff")), (owned(&common), false));
         let second = [&common[..], &[("cache-control", "no-cache")]].concat();
         assert_eq!(read(&mut direction, &bytes("828684be5886a8eb10649cbf")), (owned(&second), false));
-        let third = [(":method", "GET"), (":scheme", "https"), (":path", "/index.html"), (":authority", "www.example.com"), ("custom-key", "custom-value")];
+        let third = [
+            (":method", "GET"),
+            (":scheme", "https"),
+            (":path", "/index.html"),
+            (":authority", "www.example.com"),
+            ("custom-key", "custom-value"),
+        ];
         assert_eq!(read(&mut direction, &bytes("828785bf408825a849e95ba97d7f8925a849e95bb8e8b4bf")), (owned(&third), false));
     }
 

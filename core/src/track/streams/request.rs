@@ -24,7 +24,8 @@ impl Request {
                 heading.field(name, value, own);
             }
         }
-        let is_grpc = fields.get("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc")) || fields.get("grpc-timeout").is_some();
+        let is_grpc =
+            fields.get("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc")) || fields.get("grpc-timeout").is_some();
         let method = fields.get(":method").unwrap_or_default();
         // All calls of gRPC are POST, and none says whether it may be repeated.
         let identity = if is_grpc { heading.of_any() } else { heading.of_method(method) };

@@ -47,16 +47,47 @@ fn stopped(scene: &Scene, databases: &Databases, section: &mut Section) -> Resul
         })?;
         let counts = service.counts()?;
         let after = databases.counters()?;
-        section.count(format!("answers 1040 of MySQL, {kind}"), errors(&outcome), "PyMySQL's exceptions", counts["mysql_1040"].as_u64().unwrap_or(0));
-        section.count(format!("selects of MySQL, {kind}"), answered(&outcome, "mysql", "ok"), "Com_select in MySQL's status", after.selects - before.selects);
+        section.count(
+            format!("answers 1040 of MySQL, {kind}"),
+            errors(&outcome),
+            "PyMySQL's exceptions",
+            counts["mysql_1040"].as_u64().unwrap_or(0),
+        );
+        section.count(
+            format!("selects of MySQL, {kind}"),
+            answered(&outcome, "mysql", "ok"),
+            "Com_select in MySQL's status",
+            after.selects - before.selects,
+        );
         section.drills.push(outcome.drill(format!("Redis stopped for 6 s, {kind}"), expected));
         found.push((outcome, counts, load));
     }
     let (outcome, counts, load) = &found[0];
     let per_request = outcome.requests("redis", "fault")? as f64 / outcome.requests("web", "fault")?.max(1) as f64;
-    section.find("D2", Verdict::of(per_request > 2.0 && per_request <= 4.0), format!("{per_request:.2} commands a request while Redis hangs, of at most 4"));
-    section.find("D3", Verdict::of(number(load, "timeouts") > 0), format!("{} of {} requests were given up by their callers; {} connections to Redis were opened in 6 s", number(load, "timeouts"), number(load, "sent"), outcome.number("redis", "fault", "/connections_opened")?));
-    section.find("D4", Verdict::of(number(counts, "mysql_1040") > 0), format!("{} times \"Too many connections\" (1040); with the guarded service {}", number(counts, "mysql_1040"), number(&found[1].1, "mysql_1040")));
+    section.find(
+        "D2",
+        Verdict::of(per_request > 2.0 && per_request <= 4.0),
+        format!("{per_request:.2} commands a request while Redis hangs, of at most 4"),
+    );
+    section.find(
+        "D3",
+        Verdict::of(number(load, "timeouts") > 0),
+        format!(
+            "{} of {} requests were given up by their callers; {} connections to Redis were opened in 6 s",
+            number(load, "timeouts"),
+            number(load, "sent"),
+            outcome.number("redis", "fault", "/connections_opened")?
+        ),
+    );
+    section.find(
+        "D4",
+        Verdict::of(number(counts, "mysql_1040") > 0),
+        format!(
+            "{} times \"Too many connections\" (1040); with the guarded service {}",
+            number(counts, "mysql_1040"),
+            number(&found[1].1, "mysql_1040")
+        ),
+    );
     Ok(())
 }
 
@@ -73,11 +104,21 @@ fn slow(scene: &Scene, databases: &Databases, section: &mut Section) -> Result<(
         Ok(())
     })?;
     let median = |phase: &str| outcome.number("redis", phase, "/latency_ms/p50");
-    section.find("D1", Verdict::of(median("fault")? > 20.0 * median("baseline")?), format!("a command that blocks Redis for 200 ms: from {:.1} ms to {:.0} ms in the median", median("baseline")?, median("fault")?));
+    section.find(
+        "D1",
+        Verdict::of(median("fault")? > 20.0 * median("baseline")?),
+        format!("a command that blocks Redis for 200 ms: from {:.1} ms to {:.0} ms in the median", median("baseline")?, median("fault")?),
+    );
     Ok(())
 }
 
-fn drill(scene: &Scene, databases: &Databases, service: &Service, name: &str, each: impl FnMut(Moment<'_>) -> Result<()>) -> Result<(Outcome, Value)> {
+fn drill(
+    scene: &Scene,
+    databases: &Databases,
+    service: &Service,
+    name: &str,
+    each: impl FnMut(Moment<'_>) -> Result<()>,
+) -> Result<(Outcome, Value)> {
     let load = scene.load(service.port, &["--rate", "40/s", "--duration", "300s", "--timeout", "3s", "--unique-path", "on"])?;
     let outcome = Playbook::new(name)
         .ingress("web", service.port)

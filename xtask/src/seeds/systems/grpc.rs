@@ -82,22 +82,43 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
 fn measured(scene: &Scene, section: &mut Section, name: &str, config: &Value, steps: &Value, seconds: &str) -> Result<(Value, Value)> {
     let server = Server::new(scene, None)?;
     let mut report = Value::Null;
-    let outcome = Playbook::new(name).ingress("service", server.port).downstream("store", server.port).untyped().phases(["1s", seconds, "1s"]).run(scene, |moment| {
-        if moment == Moment::Phase("fault") {
-            report = client(scene, server.port, config, steps)?.report()?;
-        }
-        Ok(())
-    })?;
+    let outcome =
+        Playbook::new(name).ingress("service", server.port).downstream("store", server.port).untyped().phases(["1s", seconds, "1s"]).run(
+            scene,
+            |moment| {
+                if moment == Moment::Phase("fault") {
+                    report = client(scene, server.port, config, steps)?.report()?;
+                }
+                Ok(())
+            },
+        )?;
     let counts = server.counts()?;
-    section.count(format!("attempts, {name}"), outcome.all_requests("store"), "the service's handler", counts["calls"].as_u64().context("no calls")?);
-    section.count(format!("retries by marker, {name}"), outcome.evidence("store", "fault", "marker")?, "grpc-previous-rpc-attempts at the service", counts["retries"].as_u64().context("no retries")?);
+    section.count(
+        format!("attempts, {name}"),
+        outcome.all_requests("store"),
+        "the service's handler",
+        counts["calls"].as_u64().context("no calls")?,
+    );
+    section.count(
+        format!("retries by marker, {name}"),
+        outcome.evidence("store", "fault", "marker")?,
+        "grpc-previous-rpc-attempts at the service",
+        counts["retries"].as_u64().context("no retries")?,
+    );
     Ok((report, counts))
 }
 
 fn attempts(scene: &Scene, section: &mut Section) -> Result<()> {
     let mut calls = Vec::new();
     for tries in [3, 10] {
-        let (_, counts) = measured(scene, section, &format!("max-attempts-{tries}"), &config(tries, false), &json!([{ "count": 20, "wish": { "fail": true } }]), if tries == 3 { "8s" } else { "40s" })?;
+        let (_, counts) = measured(
+            scene,
+            section,
+            &format!("max-attempts-{tries}"),
+            &config(tries, false),
+            &json!([{ "count": 20, "wish": { "fail": true } }]),
+            if tries == 3 { "8s" } else { "40s" },
+        )?;
         calls.push(counts["calls"].as_u64().unwrap_or(0) as f64 / 20.0);
     }
     section.find("A17", Verdict::of(calls == [3.0, 5.0]), format!("{:.0} attempts with maxAttempts 3, {:.0} with 10", calls[0], calls[1]));
@@ -147,7 +168,11 @@ fn pushback(scene: &Scene, section: &mut Section) -> Result<()> {
     }
     section.tables.push(table);
     let obeyed = found[0].0 == 15 && found[0].1 >= 800.0 && found[1].0 == 5;
-    section.find("A8", Verdict::of(obeyed), format!("gRPC's pushback is obeyed: two waits of 400 ms make {:.0} ms, and -1 stops retries", found[0].1));
+    section.find(
+        "A8",
+        Verdict::of(obeyed),
+        format!("gRPC's pushback is obeyed: two waits of 400 ms make {:.0} ms, and -1 stops retries", found[0].1),
+    );
     Ok(())
 }
 
@@ -173,17 +198,31 @@ fn deadlines(scene: &Scene, section: &mut Section) -> Result<()> {
     for (name, server) in [("first", first), ("second", second), ("third", third)] {
         let counts = server.counts()?;
         let values: Vec<f64> = counts["left_ms"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
-        section.count(format!("calls of the {name} service"), outcome.all_requests(name), "its handler", counts["calls"].as_u64().unwrap_or(0));
+        section.count(
+            format!("calls of the {name} service"),
+            outcome.all_requests(name),
+            "its handler",
+            counts["calls"].as_u64().unwrap_or(0),
+        );
         left.push(values.iter().sum::<f64>() / values.len().max(1) as f64);
     }
     let shrinks = left.windows(2).all(|pair| pair[1] < pair[0]);
-    section.find("A23", Verdict::of(shrinks), format!("of 2000 ms, {:.0}, {:.0} and {:.0} ms are left at the three services, each of which takes 200 ms", left[0], left[1], left[2]));
+    section.find(
+        "A23",
+        Verdict::of(shrinks),
+        format!(
+            "of 2000 ms, {:.0}, {:.0} and {:.0} ms are left at the three services, each of which takes 200 ms",
+            left[0], left[1], left[2]
+        ),
+    );
     Ok(())
 }
 
 /// The same playbook with three attempts and no throttling, and with the article's throttling.
 fn verdicts(scene: &Scene, section: &mut Section) -> Result<()> {
-    for (what, throttled, expected) in [("maxAttempts 3, not throttled", false, "fail"), ("maxAttempts 3, retryThrottling 10 tokens", true, "pass")] {
+    for (what, throttled, expected) in
+        [("maxAttempts 3, not throttled", false, "fail"), ("maxAttempts 3, retryThrottling 10 tokens", true, "pass")]
+    {
         let last = Server::new(scene, None)?;
         let first = Server::new(scene, Some(last.port))?;
         // Calls go straight to the service that fails; the ingress edge is its own side of them.

@@ -33,12 +33,14 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
         ],
         ..Section::default()
     };
-    let columns = ["timeout", "connections", "requests", "attempts", "a request", "tries predicted", "without the fault", "QPS increase <= 20%"];
+    let columns =
+        ["timeout", "connections", "requests", "attempts", "a request", "tries predicted", "without the fault", "QPS increase <= 20%"];
     let mut table = Table::new("30% loss for 300 s, three tries", &columns);
     let mut ratios = Vec::new();
     for (number, cell) in CELLS.iter().enumerate() {
         let ratio = |phase: &str| -> Result<(u64, u64, f64)> {
-            let (asked, called) = (found.loss.requests(&format!("web{number}"), phase)?, found.loss.requests(&format!("store{number}"), phase)?);
+            let (asked, called) =
+                (found.loss.requests(&format!("web{number}"), phase)?, found.loss.requests(&format!("store{number}"), phase)?);
             Ok((asked, called, called as f64 / asked as f64))
         };
         let (asked, called, in_fault) = ratio("fault")?;
@@ -59,10 +61,20 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
     let faults = found.loss.json["faults"].as_array().context("a result without faults")?;
     let total = |key: &str| faults.iter().filter_map(|fault| fault[key].as_f64()).sum::<f64>();
     let share = total("packets_hit") / total("packets_selected");
-    let held = found.loss.json["phases"].as_array().into_iter().flatten().find(|phase| phase["name"] == "fault").map_or(0.0, |phase| {
-        (phase["end_ns"].as_f64().unwrap_or(0.0) - phase["start_ns"].as_f64().unwrap_or(0.0)) / 1e9
-    });
-    section.find("A26", Verdict::of((share - 0.3).abs() < 0.02 && held >= 299.0), format!("{:.1}% of the selected packets lost, by netem, for {held:.0} s, with the interface's own qdisc left as it was", share * 100.0));
+    let held = found.loss.json["phases"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|phase| phase["name"] == "fault")
+        .map_or(0.0, |phase| (phase["end_ns"].as_f64().unwrap_or(0.0) - phase["start_ns"].as_f64().unwrap_or(0.0)) / 1e9);
+    section.find(
+        "A26",
+        Verdict::of((share - 0.3).abs() < 0.02 && held >= 299.0),
+        format!(
+            "{:.1}% of the selected packets lost, by netem, for {held:.0} s, with the interface's own qdisc left as it was",
+            share * 100.0
+        ),
+    );
     section.find(
         "A28",
         Verdict::Partly,
@@ -77,7 +89,11 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
     section.drills.push(found.vacuous.drill("30% loss, timeout 3 s, connections kept: proves nothing, and says so", "vacuous"));
     section.drills.push(found.slow.drill("latency: a store slower by 200 ms, 100 ms a try, three tries", "fail"));
     section.drills.push(found.patient.drill("latency: the same, 1 s a try, 10% budget", "pass"));
-    section.find("D1", Verdict::of(found.patient.verdict() == "pass"), format!("for HTTP: a median of {:.0} ms under a delay of 200 ms", found.patient.number("web", "fault", "/latency_ms/p50")?));
+    section.find(
+        "D1",
+        Verdict::of(found.patient.verdict() == "pass"),
+        format!("for HTTP: a median of {:.0} ms under a delay of 200 ms", found.patient.number("web", "fault", "/latency_ms/p50")?),
+    );
     section.advice.push(
         "**What to configure.** Nothing passes or fails by itself here: say which timeouts and which connections you have, and read `vacuous` as what it \
          is. With a budget of 10% the line of 20% holds for every one of these timeouts."

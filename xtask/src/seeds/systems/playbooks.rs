@@ -44,9 +44,27 @@ const CASE: Case = Case {
 };
 
 const CASES: &[Case] = &[
-    Case { playbook: "retry-amplification", what: "two layers, each with three tries", expected: "fail", service: Service::Chain(2, &["--tries", "3"], &[]), ..CASE },
-    Case { playbook: "retry-amplification", what: "the innermost layer alone, 10% budget", service: Service::Chain(2, &BUDGETED, &[]), rate: "150/s", ..CASE },
-    Case { playbook: "retry-budget", what: "three tries without a budget", expected: "fail", service: Service::Chain(1, &["--tries", "3"], &[]), ..CASE },
+    Case {
+        playbook: "retry-amplification",
+        what: "two layers, each with three tries",
+        expected: "fail",
+        service: Service::Chain(2, &["--tries", "3"], &[]),
+        ..CASE
+    },
+    Case {
+        playbook: "retry-amplification",
+        what: "the innermost layer alone, 10% budget",
+        service: Service::Chain(2, &BUDGETED, &[]),
+        rate: "150/s",
+        ..CASE
+    },
+    Case {
+        playbook: "retry-budget",
+        what: "three tries without a budget",
+        expected: "fail",
+        service: Service::Chain(1, &["--tries", "3"], &[]),
+        ..CASE
+    },
     Case { playbook: "retry-budget", what: "10% budget", rate: "200/s", ..CASE },
     Case {
         playbook: "per-try-timeout",
@@ -63,8 +81,20 @@ const CASES: &[Case] = &[
         client: &["--timeout", "1s"],
         ..CASE
     },
-    Case { playbook: "gateway-ejection", what: "nginx with http_503 and max_fails=1", expected: "fail", service: Service::Gateway("proxy_next_upstream error timeout http_503;"), ..CASE },
-    Case { playbook: "gateway-ejection", what: "nginx that passes on errors alone", service: Service::Gateway("proxy_next_upstream error; proxy_next_upstream_tries 2;"), rate: "150/s", ..CASE },
+    Case {
+        playbook: "gateway-ejection",
+        what: "nginx with http_503 and max_fails=1",
+        expected: "fail",
+        service: Service::Gateway("proxy_next_upstream error timeout http_503;"),
+        ..CASE
+    },
+    Case {
+        playbook: "gateway-ejection",
+        what: "nginx that passes on errors alone",
+        service: Service::Gateway("proxy_next_upstream error; proxy_next_upstream_tries 2;"),
+        rate: "150/s",
+        ..CASE
+    },
     Case {
         playbook: "capacity-limited",
         what: "two layers of three tries before a store that serves 75/s",
@@ -72,7 +102,12 @@ const CASES: &[Case] = &[
         service: Service::Chain(2, &["--tries", "3"], &["--capacity", "75/s"]),
         ..CASE
     },
-    Case { playbook: "capacity-limited", what: "10% budget before the same store", service: Service::Chain(2, &BUDGETED, &["--capacity", "75/s"]), ..CASE },
+    Case {
+        playbook: "capacity-limited",
+        what: "10% budget before the same store",
+        service: Service::Chain(2, &BUDGETED, &["--capacity", "75/s"]),
+        ..CASE
+    },
     Case {
         playbook: "packet-loss",
         what: "150 ms a try, three tries",
@@ -84,7 +119,11 @@ const CASES: &[Case] = &[
     Case {
         playbook: "packet-loss",
         what: "150 ms a try, 10% budget",
-        service: Service::Chain(1, &["--policy", "budgeted", "--tries", "3", "--budget", "10%", "--budget-window", "1s", "--timeout", "150ms"], &[]),
+        service: Service::Chain(
+            1,
+            &["--policy", "budgeted", "--tries", "3", "--budget", "10%", "--budget-window", "1s", "--timeout", "150ms"],
+            &[],
+        ),
         rate: "150/s",
         phases: ["8s", "12s", "20s"],
         ..CASE
@@ -105,7 +144,12 @@ const CASES: &[Case] = &[
         service: Service::Chain(1, &["--tries", "2", "--timeout", "5s"], &[]),
         ..CASE
     },
-    Case { playbook: "partition", what: "0.3 s a try, two tries", service: Service::Chain(1, &["--tries", "2", "--timeout", "300ms"], &[]), ..CASE },
+    Case {
+        playbook: "partition",
+        what: "0.3 s a try, two tries",
+        service: Service::Chain(1, &["--tries", "2", "--timeout", "300ms"], &[]),
+        ..CASE
+    },
     Case {
         playbook: "metastable-overload",
         what: "two tries of 1 s before a store that serves 150/s and queues the rest",
@@ -143,7 +187,13 @@ const CASES: &[Case] = &[
         client: &["--timeout", "2s", "--method", "POST", "--body", "order"],
         ..CASE
     },
-    Case { playbook: "nonretryable", what: "every error retried", expected: "fail", service: Service::Chain(1, &["--tries", "3", "--retry-on", "errors"], &[]), ..CASE },
+    Case {
+        playbook: "nonretryable",
+        what: "every error retried",
+        expected: "fail",
+        service: Service::Chain(1, &["--tries", "3", "--retry-on", "errors"], &[]),
+        ..CASE
+    },
     Case { playbook: "nonretryable", what: "5xx and 429 retried", service: Service::Chain(1, &["--tries", "3"], &[]), ..CASE },
     Case {
         playbook: "retry-after",
@@ -184,7 +234,11 @@ const CASES: &[Case] = &[
     Case {
         playbook: "deadline",
         what: "the callers' deadline of 300 ms is passed on",
-        service: Service::Chain(2, &["--tries", "3", "--retry-layer", "2", "--caller-gone", "goes-on", "--deadline", "on"], &["--delay", "200ms"]),
+        service: Service::Chain(
+            2,
+            &["--tries", "3", "--retry-layer", "2", "--caller-gone", "goes-on", "--deadline", "on"],
+            &["--delay", "200ms"],
+        ),
         client: &["--timeout", "300ms", "--deadline", "on"],
         ..CASE
     },
@@ -240,28 +294,61 @@ fn findings(section: &mut Section) {
     let drills = section.drills.clone();
     let pair = |name: &str| -> (bool, [String; 2]) {
         let of = |expected: &str| drills.iter().find(|drill| drill.what.starts_with(&format!("{name}:")) && drill.expected == expected);
-        let observed = |expected: &str| of(expected).and_then(|drill| drill.lines.first()).map_or("-".to_owned(), |line| line.observed.clone());
+        let observed =
+            |expected: &str| of(expected).and_then(|drill| drill.lines.first()).map_or("-".to_owned(), |line| line.observed.clone());
         let is_right = ["fail", "pass"].into_iter().all(|expected| of(expected).is_some_and(|drill| drill.verdict == expected));
         (is_right, [observed("fail"), observed("pass")])
     };
     let (right, _) = pair("gateway-ejection");
-    section.find("A29", Verdict::of(right), "gateway-ejection: amplification passes while nobody is served, the success ratio beside it fails");
-    section.find("A27", Verdict::of(drills.iter().all(|drill| drill.verdict == drill.expected)), "every result has the three series, window by window, and the verdicts rest on them");
+    section.find(
+        "A29",
+        Verdict::of(right),
+        "gateway-ejection: amplification passes while nobody is served, the success ratio beside it fails",
+    );
+    section.find(
+        "A27",
+        Verdict::of(drills.iter().all(|drill| drill.verdict == drill.expected)),
+        "every result has the three series, window by window, and the verdicts rest on them",
+    );
     let (right, [bad, good]) = pair("non-idempotent-retries");
     for id in ["A6", "C9"] {
-        section.find(id, Verdict::of(right), format!("POSTs sent again without a key: {bad} where every method is retried, {good} where idempotent ones are"));
+        section.find(
+            id,
+            Verdict::of(right),
+            format!("POSTs sent again without a key: {bad} where every method is retried, {good} where idempotent ones are"),
+        );
     }
     let (right, [bad, good]) = pair("nonretryable");
-    section.find("A7", Verdict::of(right), format!("retries of a 404: {bad} by a client that retries every error, {good} by one that does not"));
+    section.find(
+        "A7",
+        Verdict::of(right),
+        format!("retries of a 404: {bad} by a client that retries every error, {good} by one that does not"),
+    );
     let (right, [bad, good]) = pair("retry-after");
-    section.find("A8", Verdict::of(right), format!("retries before the time that was asked for: {bad} where the header is not read, {good} where it is"));
+    section.find(
+        "A8",
+        Verdict::of(right),
+        format!("retries before the time that was asked for: {bad} where the header is not read, {good} where it is"),
+    );
     let (right, [bad, good]) = pair("backoff-jitter");
     for id in ["A18", "D5"] {
-        section.find(id, Verdict::of(right), format!("spread of the pauses (deviation over mean): {bad} for a fixed interval, {good} for Full Jitter"));
+        section.find(
+            id,
+            Verdict::of(right),
+            format!("spread of the pauses (deviation over mean): {bad} for a fixed interval, {good} for Full Jitter"),
+        );
     }
     let (right, [bad, good]) = pair("deadline");
-    for (id, text) in [("A21", ""), ("A22", "; with 300 ms before 200 ms a try instead of 3 s and 5 s"), ("A24", ", in `X-Request-Deadline` and `x-envoy-expected-rq-timeout-ms`")] {
-        section.find(id, Verdict::of(right), format!("tries begun after the caller's deadline: {bad} without it, {good} where it is passed on{text}"));
+    for (id, text) in [
+        ("A21", ""),
+        ("A22", "; with 300 ms before 200 ms a try instead of 3 s and 5 s"),
+        ("A24", ", in `X-Request-Deadline` and `x-envoy-expected-rq-timeout-ms`"),
+    ] {
+        section.find(
+            id,
+            Verdict::of(right),
+            format!("tries begun after the caller's deadline: {bad} without it, {good} where it is passed on{text}"),
+        );
     }
 }
 
@@ -316,7 +403,10 @@ mod tests {
         let names: Vec<String> = folder.map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect();
         for name in names.iter().filter(|name| ELSEWHERE.iter().all(|(other, _)| other != name)) {
             for expected in ["pass", "fail"] {
-                assert!(CASES.iter().any(|case| case.playbook == name && case.expected == expected), "{name} has no drill that should {expected}");
+                assert!(
+                    CASES.iter().any(|case| case.playbook == name && case.expected == expected),
+                    "{name} has no drill that should {expected}"
+                );
             }
         }
         assert!(CASES.iter().all(|case| names.iter().any(|name| name == case.playbook)));

@@ -44,11 +44,29 @@ impl Databases {
         let socket = format!("/tmp/stormdrill-seeds-{}.sock", std::process::id());
         let folder = scene.folder.display().to_string();
         let mut redis = Command::new(command::require("redis-server")?);
-        redis.args(["--port", &redis_port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", &folder, "--enable-debug-command", "yes"]);
+        redis.args([
+            "--port",
+            &redis_port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--dir",
+            &folder,
+            "--enable-debug-command",
+            "yes",
+        ]);
         let mut redis = scene.start("redis", &mut redis)?;
         redis.wait_for_port(redis_port)?;
         let datadir = format!("--datadir={}", data.display());
-        command::capture(Command::new(command::require("mariadb-install-db")?).args(["--no-defaults", "--user=root", "--auth-root-authentication-method=normal", &datadir]))?;
+        command::capture(Command::new(command::require("mariadb-install-db")?).args([
+            "--no-defaults",
+            "--user=root",
+            "--auth-root-authentication-method=normal",
+            &datadir,
+        ]))?;
         let mut mysql = Command::new(command::require("mariadbd")?);
         mysql.args(["--no-defaults", "--user=root", &datadir, "--bind-address=127.0.0.1", "--skip-name-resolve", "--max-connections=10"]);
         mysql.args([format!("--socket={socket}"), format!("--port={mysql_port}")]);

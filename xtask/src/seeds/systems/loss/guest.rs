@@ -38,7 +38,14 @@ pub(super) fn run(scene: &Scene, cells: &[Cell]) -> Result<Found> {
     let loss = scene.write("loss.yaml", &loss(cells))?;
     let one = scene.write("vacuous.yaml", VACUOUS)?;
     let latency = paths::workspace().join("playbooks/latency.yaml");
-    let bring = [(binary("stormdrill"), "/sd"), (binary("stormdrill-lab"), "/lab"), (loss, "/loss.yaml"), (one, "/vacuous.yaml"), (latency, "/latency.yaml"), (script, "/go.sh")];
+    let bring = [
+        (binary("stormdrill"), "/sd"),
+        (binary("stormdrill-lab"), "/lab"),
+        (loss, "/loss.yaml"),
+        (one, "/vacuous.yaml"),
+        (latency, "/latency.yaml"),
+        (script, "/go.sh"),
+    ];
     let job = Job {
         command: vec!["sh".into(), "/go.sh".into()],
         bring: bring.map(|(host, guest)| Bring { host, guest: guest.to_owned() }).into(),
@@ -55,7 +62,8 @@ pub(super) fn run(scene: &Scene, cells: &[Cell]) -> Result<Found> {
     }
     let outcome = |name: &str, playbook: &str| -> Result<Outcome> {
         let (begin, end) = (format!("<<{name}"), format!(">>{name}"));
-        let json = text.split(&begin).nth(1).and_then(|rest| rest.split(&end).next()).with_context(|| format!("the guest printed no {name}"))?;
+        let json =
+            text.split(&begin).nth(1).and_then(|rest| rest.split(&end).next()).with_context(|| format!("the guest printed no {name}"))?;
         Outcome::parse(json, playbook)
     };
     let latency = "playbooks/latency.yaml";
@@ -75,7 +83,9 @@ fn script(cells: &[Cell]) -> String {
         let (web, store) = (WEB + number, STORE + number);
         text.push_str(&format!("/lab store --listen 127.0.0.1:{store} >/dev/null 2>&1 &\n"));
         text.push_str(&format!("/lab chain --layers 1 --ports {web} --downstream 127.0.0.1:{store} {chain} >/dev/null 2>&1 &\n"));
-        text.push_str(&format!("/lab load --url http://127.0.0.1:{web}/orders --rate 8/s --duration 1400s --timeout 20s --unique-path on >/dev/null 2>&1 &\n"));
+        text.push_str(&format!(
+            "/lab load --url http://127.0.0.1:{web}/orders --rate 8/s --duration 1400s --timeout 20s --unique-path on >/dev/null 2>&1 &\n"
+        ));
     };
     for (number, cell) in (0..).zip(cells) {
         service(number, &format!("--tries 3 --timeout {} --keepalive {}", cell.timeout, if cell.keeps { "on" } else { "off" }));
@@ -86,11 +96,17 @@ fn script(cells: &[Cell]) -> String {
     let mut drill = |name: &str, file: &str, set: &str| {
         text.push_str(&format!("/sd run /{file}.yaml --json /{name}.json {set} >/dev/null 2>/{name}.err\necho \"<<{name}\"\ncat /{name}.json || cat /{name}.err\necho \">>{name}\"\n"));
     };
-    let phases = |baseline: &str, fault: &str, recovery: &str| format!("--set phases.baseline={baseline} --set phases.fault={fault} --set phases.recovery={recovery}");
+    let phases = |baseline: &str, fault: &str, recovery: &str| {
+        format!("--set phases.baseline={baseline} --set phases.fault={fault} --set phases.recovery={recovery}")
+    };
     drill("loss", "loss", "");
     drill("vacuous", "vacuous", "");
     for (name, number) in [("slow", 8), ("patient", 9)] {
-        let ports = format!("--set observe.ingress.web.port={} --set observe.downstream.store.port={} --set observe.window=2s", WEB + number, STORE + number);
+        let ports = format!(
+            "--set observe.ingress.web.port={} --set observe.downstream.store.port={} --set observe.window=2s",
+            WEB + number,
+            STORE + number
+        );
         drill(name, "latency", &format!("{ports} {}", phases("20s", "24s", "16s")));
     }
     text.push_str("exit 0\n");
@@ -102,7 +118,9 @@ fn loss(cells: &[Cell]) -> String {
     let numbers = || (0..u16::try_from(cells.len()).unwrap_or_default()).map(|number| (number, WEB + number, STORE + number));
     numbers().for_each(|(number, web, _)| text.push_str(&format!("    web{number}: {{port: {web}, protocol: http}}\n")));
     text.push_str("  downstream:\n");
-    numbers().for_each(|(number, _, store)| text.push_str(&format!("    store{number}: {{address: 127.0.0.1, port: {store}, protocol: http}}\n")));
+    numbers().for_each(|(number, _, store)| {
+        text.push_str(&format!("    store{number}: {{address: 127.0.0.1, port: {store}, protocol: http}}\n"))
+    });
     text.push_str("  window: 10s\nphases: {baseline: 60s, fault: 300s, recovery: 40s}\nfaults:\n");
     numbers().for_each(|(number, ..)| text.push_str(&format!("  - {{loss: 30%, to: store{number}, direction: ingress}}\n")));
     text.push_str("expect:\n");
