@@ -1,6 +1,7 @@
 //! The HTTP API: handlers that turn requests into calls of the daemon, and answers into JSON. Only this module tree names axum.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use axum::Router;
 use axum::middleware;
@@ -13,6 +14,8 @@ mod operation;
 mod problem;
 
 mod body;
+
+mod rate;
 
 mod guard;
 
@@ -34,6 +37,8 @@ mod openapi;
 
 pub mod listen;
 
+use rate::Buckets;
+
 pub use guard::Peer;
 pub use problem::Kind;
 
@@ -46,6 +51,7 @@ struct Shared {
     daemon: Arc<Daemon>,
     token: RwLock<Option<Arc<str>>>,
     streams: Arc<Semaphore>,
+    buckets: Mutex<Buckets>,
     document: String,
 }
 
@@ -55,7 +61,7 @@ impl App {
     pub fn new(daemon: Arc<Daemon>, token: Option<String>) -> Self {
         let streams = Arc::new(Semaphore::new((daemon.config().limits.connections / 2).max(1)));
         let token = RwLock::new(token.map(Arc::from));
-        Self(Arc::new(Shared { daemon, token, streams, document: document() }))
+        Self(Arc::new(Shared { daemon, token, streams, buckets: Mutex::default(), document: document() }))
     }
 
     fn daemon(&self) -> &Daemon {
@@ -69,6 +75,13 @@ impl App {
     /// From now on clients have to know this token.
     pub fn set_token(&self, token: Option<String>) {
         *self.0.token.write().unwrap_or_else(PoisonError::into_inner) = token.map(Arc::from);
+    }
+
+    /// Whether a client may ask once more just now.
+    fn may_ask(&self, client: IpAddr) -> bool {
+        let rate = self.daemon().config().limits.requests;
+        let mut buckets = self.0.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        buckets.take(client, rate, crate::clock::monotonic_ns())
     }
 
     fn document(&self) -> &str {

@@ -3,11 +3,14 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use rustls::ServerConfig;
 use stormdrill_core::playbook::serve::{self, Config};
 use thiserror::Error;
 
 use crate::playbook_file::{ReadError, Rejected};
+use crate::tls::{self, TlsError};
 
 /// Shortest token that is accepted: 16 characters, too many to be guessed over a network.
 const MIN_TOKEN: usize = 16;
@@ -26,6 +29,9 @@ pub enum ConfigError {
         /// Why not.
         source: io::Error,
     },
+    /// The certificate cannot be used.
+    #[error("tls")]
+    Tls(#[from] TlsError),
     /// The token can be guessed.
     #[error("token_file {}: its first line has fewer than {MIN_TOKEN} characters; `openssl rand -hex 32` makes a good one", path.display())]
     Short {
@@ -60,6 +66,14 @@ pub fn token(config: &Config) -> Result<Option<String>, ConfigError> {
         return Err(ConfigError::Short { path: path.clone() });
     }
     Ok(Some(token.to_owned()))
+}
+
+/// Reads the certificate that the configuration names.
+///
+/// # Errors
+/// When a file cannot be read, or the two do not belong together.
+pub fn certificate(config: &Config) -> Result<Option<Arc<ServerConfig>>, ConfigError> {
+    Ok(config.tls.as_ref().map(|tls| tls::server(&tls.cert, &tls.key)).transpose()?)
 }
 
 #[cfg(test)]

@@ -24,6 +24,10 @@ pub mod drills;
 
 pub mod observing;
 
+pub mod cluster;
+
+mod begin;
+
 use carry::{Carry, Host};
 use drills::{Busy, Drills, Settings};
 use observing::{ObserveError, Observing};
@@ -176,8 +180,13 @@ impl Daemon {
     /// # Errors
     /// What does not work.
     pub fn ready(&self) -> Result<(), &'static str> {
-        let should = self.config().observe.is_some();
-        let does = self.observing().as_ref().is_some_and(Observing::is_alive);
-        if should && !does { Err("the constant observation has ended") } else { Ok(()) }
+        if self.config().observe.is_none() {
+            return Ok(());
+        }
+        match self.observing().as_ref() {
+            Some(observing) if observing.is_alive() && observing.is_attached() => Ok(()),
+            Some(observing) if observing.is_alive() => Err("a hook of the constant observation is no longer in place"),
+            _ => Err("the constant observation has ended"),
+        }
     }
 }

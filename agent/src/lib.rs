@@ -36,6 +36,8 @@ pub mod config;
 
 pub mod metrics;
 
+pub mod etcd;
+
 pub mod daemon;
 
 pub mod notify;

@@ -129,6 +129,14 @@ impl Probe {
         self.object.programs().filter_map(|(name, program)| Some((name, program.info().ok()?.run_time()))).collect()
     }
 
+    /// How many instructions the kernel's verifier went through for each program, by name; 0 before kernel 5.16. It refuses
+    /// a program at one million.
+    #[must_use]
+    pub fn verified(&self) -> Vec<(&str, u32)> {
+        let programs = self.object.programs();
+        programs.filter_map(|(name, program)| Some((name, program.info().ok()?.verified_instruction_count().unwrap_or(0)))).collect()
+    }
+
     /// Takes the hooks off. Dropping the probe does the same.
     pub fn detach(self) {
         drop(self);

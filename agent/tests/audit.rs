@@ -57,6 +57,11 @@ fn spring_is_shown() {
 }
 
 #[test]
+fn the_aws_sdks_are_shown() {
+    insta::assert_snapshot!(says(1, "audit aws-config"));
+}
+
+#[test]
 fn a_dump_of_nginx_has_its_includes() {
     insta::assert_snapshot!(says(0, "audit dump.conf"));
 }

@@ -72,10 +72,11 @@ fn layers_of_three_tries_multiply_twenty_requests_exactly() {
             }
             assert_eq!(count(store, "/repeats"), expected - 20);
         }
-        assert_eq!(
-            result["data_quality"],
-            json!({"events_lost": 0, "sampling": 1.0, "unknown_role_connections": 0, "unparsed_connections": 0})
-        );
+        let quality = &result["data_quality"];
+        assert_eq!(quality["sampling"], 1.0);
+        for missed in keys(&result, "/data_quality").into_iter().filter(|key| *key != "sampling") {
+            assert_eq!(quality[missed], 0, "{missed} in {quality:#}");
+        }
     });
 }
 

@@ -285,6 +285,29 @@ fn a_connection_of_unknown_role_is_counted_as_that_and_never_guessed() {
 }
 
 #[test]
+fn connections_in_other_namespaces_that_were_open_before_are_known_too() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        // A namespace is found by its processes; a thread of this one is none.
+        let (mut resident, client, server) = peer.run(|| {
+            let resident = Command::new("sleep").arg("100").spawn().unwrap();
+            let (client, server) = exchange(&format!("127.0.0.1:{PORT}"), &[request(GET), response(OK)]);
+            (resident, client, server)
+        });
+        let mut probe = attach(&both_ends(PORT));
+        let (mut client, mut server) = (&client, &server);
+        for _ in 0..3 {
+            client.write_all(GET.as_bytes()).unwrap();
+            server.read_exact(&mut vec![0; GET.len()]).unwrap();
+        }
+        resident.kill().unwrap();
+        resident.wait().unwrap();
+        assert_eq!((count(&mut probe, WEB).requests, count(&mut probe, API).requests), (3, 3));
+        assert_eq!(probe.snapshot().unwrap().health, Health::default());
+    });
+}
+
+#[test]
 fn a_mapped_peer_is_matched_and_shown_as_ipv4() {
     in_namespace(|| {
         let mut probe = attach(&[edge(Role::Ingress, Some("127.0.0.1"), PORT), edge(Role::Downstream, Some("127.0.0.1"), PORT)]);
@@ -536,4 +559,15 @@ fn a_cgroup_that_is_not_there_is_named() {
     let edges = both_ends(PORT);
     let config = ProbeConfig { cgroup: "/no/such/cgroup".into(), edges: &edges, events: true, ring_bytes: 1 << 16 };
     assert!(matches!(Probe::attach(&config), Err(ProbeError::Cgroup { cgroup, .. }) if cgroup == Path::new("/no/such/cgroup")));
+}
+
+#[test]
+fn the_verifier_is_far_from_its_limit() {
+    let start = std::time::Instant::now();
+    let probe = attach(&both_ends(PORT));
+    println!("attached in {:?}", start.elapsed());
+    for (program, instructions) in probe.verified() {
+        println!("{program}: {instructions} instructions verified");
+        assert!(instructions < 800_000, "{program}: {instructions} instructions verified");
+    }
 }

@@ -21,6 +21,7 @@ use rig::playbook::Playbook;
 use rig::process::{Ended, Process};
 use rig::services::{Load, Service};
 use serde_json::Value;
+use stormdrill::cgroup::find_or_mount;
 
 /// A store, one layer before it that does not retry, and a place for the daemon.
 struct Scene {
@@ -118,6 +119,28 @@ fn edges_of_the_configuration_are_counted_without_a_drill() {
         assert_eq!(text(&edges, "/edges/0/window/name"), "web");
         assert_eq!(daemon.send("GET", "/readyz", "", "").0, 200);
         assert_eq!(daemon.stop().code, Some(0));
+    });
+}
+
+#[test]
+fn hooks_that_the_kernel_let_go_of_are_noticed() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let name = format!("stormdrill-test-{}", std::process::id());
+        let cgroup = find_or_mount(&scene.agent.state_dir()).unwrap().join(&name);
+        fs::create_dir(&cgroup).unwrap();
+        let config = format!("observe: {{ingress: {{web: {{port: 80}}}}, scope: {{cgroup: {name}}}, window: 200ms}}\n");
+        let daemon = Daemon::start(&scene.agent, &config);
+        let hooks = ["ingress", "egress", "sock_ops"].map(|hook| format!("stormdrill_probe_attached{{hook=\"{hook}\"}}"));
+        wait_until("all hooks are in place", || hooks.iter().all(|hook| daemon.metric(hook) == Some(1.0)));
+        assert_eq!(daemon.send("GET", "/readyz", "", "").0, 200);
+        // A cgroup that is removed takes along what hangs on it, as happens when a service's unit is stopped.
+        fs::remove_dir(&cgroup).unwrap();
+        wait_until("it is noticed", || hooks.iter().all(|hook| daemon.metric(hook) == Some(0.0)));
+        let (status, problem) = daemon.ask("GET", "/readyz");
+        assert_eq!((status, text(&problem, "/detail")), (503, "a hook of the constant observation is no longer in place"));
+        let ended = daemon.stop();
+        assert!(ended.stderr.contains("let go of a hook"), "{ended:#?}");
     });
 }
 

@@ -5,6 +5,7 @@
 //! together give the worst case ([`worst`]). Nothing is executed, resolved or looked up: what a file does not say is
 //! either the system's documented default or unknown.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 pub mod kind;
@@ -41,6 +42,8 @@ mod kubernetes;
 
 mod spring;
 
+mod aws;
+
 mod chain;
 
 pub mod text;
@@ -56,7 +59,7 @@ use worst::Way;
 pub use stated::{StatedError, stated};
 
 /// A stretch of one of the files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// Position among the inputs, from 0.
     pub input: usize,
@@ -93,11 +96,14 @@ pub enum Format {
     Traefik,
     /// Spring Boot's application.yaml, with Resilience4j or Spring Cloud Gateway.
     Spring,
+    /// The AWS SDKs' `~/.aws/config`.
+    Aws,
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 7] = [Self::Nginx, Self::Haproxy, Self::Envoy, Self::Kubernetes, Self::Grpc, Self::Traefik, Self::Spring];
+    pub const ALL: [Self; 8] =
+        [Self::Nginx, Self::Haproxy, Self::Envoy, Self::Kubernetes, Self::Grpc, Self::Traefik, Self::Spring, Self::Aws];
 
     /// Its name in flags and output.
     #[must_use]
@@ -110,6 +116,7 @@ impl Format {
             Self::Grpc => "grpc",
             Self::Traefik => "traefik",
             Self::Spring => "spring",
+            Self::Aws => "aws",
         }
     }
 }
@@ -213,6 +220,7 @@ fn read(input: usize, file: &File) -> Result<(Layer, Vec<Finding>), Refused> {
         Format::Grpc => grpc::read(&mut source)?,
         Format::Traefik => kubernetes::traefik::read(&mut source)?,
         Format::Spring => spring::read(&mut source)?,
+        Format::Aws => aws::read(&mut source)?,
     };
     if let Some(only) = &file.only {
         let names: Vec<String> = policies.iter().map(|policy| policy.name.clone()).collect();
@@ -231,7 +239,7 @@ fn read(input: usize, file: &File) -> Result<(Layer, Vec<Finding>), Refused> {
     let mut findings = source.into_findings();
     if file.only.is_some() {
         // What is wrong elsewhere in the file is not on this path.
-        let kept: Vec<Place> = policies.iter().filter_map(|policy| policy.place).collect();
+        let kept: HashSet<Place> = policies.iter().filter_map(|policy| policy.place).collect();
         findings.retain(|finding| finding.policy.is_none_or(|place| kept.contains(&place)));
     }
     let findings = findings.into_iter().map(|found| found.finding).collect();

@@ -75,11 +75,16 @@ pub struct Prediction {
 #[must_use]
 pub fn predict(question: Question) -> Prediction {
     let layers = &question.layers;
-    let rows = question.failures.iter().map(|failure| chain::expected(layers, failure.clamp(0.0, 1.0), question.qps)).collect();
     let worst = chain::worst(layers);
     // Floors weigh the more the less traffic there is; without a rate they weigh nothing.
     let arriving = ceiling::arriving(layers, question.qps);
     let ceiling = ceiling::calls(layers, question.qps);
+    let row = |failure: &f64| {
+        let row = chain::expected(layers, failure.clamp(0.0, 1.0), question.qps);
+        // The floors are spread more exactly there.
+        chain::Expected { calls: row.calls.min(ceiling), ..row }
+    };
+    let rows = question.failures.iter().map(row).collect();
     let (outage, overload) = match (question.qps, question.capacity) {
         (Some(qps), Some(capacity)) if qps > 0.0 && capacity > 0.0 => (
             Some(outage::outlook(ceiling, qps, capacity, question.outage, question.timeout, question.work)),

@@ -22,7 +22,7 @@ use crate::lock::lock;
 use crate::policy::breaker::Breaker;
 use crate::policy::budget::Budget;
 use crate::policy::deadline::Deadline;
-use crate::policy::{Marker, RetryAfter, RetryPolicy, is_failure};
+use crate::policy::{Marker, RetryAfter, RetryPolicy};
 use crate::pool::{Pool, SendError};
 
 /// A logical request, of which each attempt is a copy.
@@ -137,7 +137,7 @@ impl Caller {
                 self.counts.retries.add();
             }
             let failure = match self.attempt(call, attempt, now, remaining).await {
-                Ok(answer) if !is_failure(answer.status()) => {
+                Ok(answer) if !self.config.policy.on.includes(answer.status()) => {
                     self.note(Breaker::succeeded);
                     return Outcome::Answered(answer);
                 }

@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::policy::backoff::{Backoff, Shape};
 use crate::policy::breaker::BreakerLimits;
 use crate::policy::budget::{BudgetLimits, Counting};
-use crate::policy::{Marker, Methods, RetryAfter, RetryPolicy};
+use crate::policy::{Marker, Methods, RetryAfter, RetryOn, RetryPolicy};
 use crate::pool::Reuse;
 use crate::service::{Listening, ServiceError};
 use layer::{Layer, RunningLayer};
@@ -52,6 +52,15 @@ pub enum Deadlines {
     },
 }
 
+/// What a layer does when its own caller hangs up before the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CallerGone {
+    /// It closes its call and makes no further try.
+    Stops,
+    /// It goes on to the end, as services with a thread for each request mostly do.
+    GoesOn,
+}
+
 /// The settings of a chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChainConfig {
@@ -79,10 +88,14 @@ pub struct ChainConfig {
     pub naive_waits: bool,
     /// Which methods a layer retries.
     pub methods: Methods,
+    /// Which answers a layer retries.
+    pub on: RetryOn,
     /// Whether a layer waits for a Retry-After.
     pub retry_after: RetryAfter,
     /// The breaker of a layer that retries.
     pub breaker: Option<BreakerLimits>,
+    /// What a layer does for a caller that has gone.
+    pub caller_gone: CallerGone,
     /// What becomes of a layer's connections after an answer.
     pub reuse: Reuse,
     /// The markers that every layer sends.
@@ -108,8 +121,10 @@ impl ChainConfig {
             backoff: Backoff { base: Duration::from_millis(20), max: Duration::from_secs(1), shape: Shape::Full },
             naive_waits: false,
             methods: Methods::All,
+            on: RetryOn::Failures,
             retry_after: RetryAfter::Ignored,
             breaker: None,
+            caller_gone: CallerGone::Stops,
             reuse: Reuse::KeepAlive,
             marker: Marker::Id,
             seed: 1,
@@ -144,6 +159,7 @@ impl ChainConfig {
             backoff: waits.then_some(self.backoff),
             budget: (self.policy == Policy::Budgeted).then_some(self.budget),
             methods: self.methods,
+            on: self.on,
             retry_after: self.retry_after,
             breaker: self.breaker,
         }

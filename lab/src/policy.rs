@@ -49,6 +49,8 @@ pub struct RetryPolicy {
     pub budget: Option<BudgetLimits>,
     /// Which methods are retried.
     pub methods: Methods,
+    /// Which answers are.
+    pub on: RetryOn,
     /// Whether a Retry-After is waited for.
     pub retry_after: RetryAfter,
     /// The breaker before all tries; none means none.
@@ -72,6 +74,23 @@ impl Methods {
     }
 }
 
+/// Which answers are retried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum RetryOn {
+    /// Any 5xx, and 429.
+    Failures,
+    /// Any 4xx too, which cannot get better.
+    Errors,
+}
+
+impl RetryOn {
+    /// Whether this one is.
+    #[must_use]
+    pub fn includes(self, status: StatusCode) -> bool {
+        is_failure(status) || self == Self::Errors && status.is_client_error()
+    }
+}
+
 /// What becomes of a Retry-After in a failed answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum RetryAfter {
@@ -85,7 +104,15 @@ impl RetryPolicy {
     /// Retries at once and without limit until `tries` attempts are spent.
     #[must_use]
     pub fn naive(tries: u32) -> Self {
-        Self { tries, backoff: None, budget: None, methods: Methods::All, retry_after: RetryAfter::Ignored, breaker: None }
+        Self {
+            tries,
+            backoff: None,
+            budget: None,
+            methods: Methods::All,
+            on: RetryOn::Failures,
+            retry_after: RetryAfter::Ignored,
+            breaker: None,
+        }
     }
 
     /// Never retries.

@@ -13,7 +13,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -64,7 +64,7 @@ impl Listening {
     /// [`ServiceError::Listen`] when the address cannot be had.
     pub async fn start<H: Handler>(name: &str, address: SocketAddr, handler: Arc<H>) -> Result<Self, ServiceError> {
         let listen = |source| ServiceError::Listen { name: name.to_owned(), address, source };
-        let listener = TcpListener::bind(address).await.map_err(listen)?;
+        let listener = bind(address).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let (stop, stopped) = watch::channel(Duration::ZERO);
         let accepting = tokio::spawn(accept(listener, handler, stopped));
@@ -89,6 +89,14 @@ impl Listening {
         // The task ends by itself; had it panicked, there would be nothing left to stop.
         let _ = self.accepting.await;
     }
+}
+
+/// Listens, with room for a long queue: a service that is stopped for a while has all of it to do afterwards.
+fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(4096)
 }
 
 async fn accept<H: Handler>(listener: TcpListener, handler: Arc<H>, mut stopped: watch::Receiver<Duration>) {

@@ -1,15 +1,10 @@
 //! One connection as the kernel keeps it in the socket's storage.
-#![allow(
-    clippy::cast_possible_truncation,
-    reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic"
-)]
 //!
 //! The hooks of the two directions may run at the same time on two CPUs, so every field has one writer: the request
 //! side, the response side, the ingress hook, the egress hook, or `sock_ops` (which holds the socket).
 
-use crate::abi::role;
+use crate::abi::{protocol, role};
 use crate::flow::Flow;
-use crate::http1::{Body, Machine};
 
 /// State of one connection: the value of the socket storage map.
 #[repr(C)]
@@ -27,14 +22,16 @@ pub struct Conn {
 pub struct Book {
     /// Socket cookie.
     pub cookie: u64,
-    /// Bit `index % 64` says that this request's method was HEAD. Request side.
-    pub head_ring: u64,
+    /// Each protocol's own. Request side.
+    pub ring: [u64; 4],
     /// Complete requests so far. Request side.
     pub request_count: u32,
     /// Final responses to known requests so far. Response side.
     pub response_count: u32,
-    /// 1 + index of a CONNECT request; 0 is none. Request side.
-    pub connect_at: u32,
+    /// Each protocol's own. Request side.
+    pub of_requests: u32,
+    /// Each protocol's own. Response side.
+    pub of_responses: u32,
     /// Edge index.
     pub edge: u8,
     /// See [`role`].
@@ -45,36 +42,12 @@ pub struct Book {
     pub seen_in: u8,
     /// The same by the egress hook.
     pub seen_out: u8,
-    /// 1 once the connection stopped being HTTP (upgrade, CONNECT). Response side.
-    pub opaque: u8,
-    /// Must be zero.
-    pub reserved: [u8; 6],
-}
-
-/// What a complete head is reported with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
-    /// Position among the messages of its direction.
-    pub index: u32,
-    /// Status code; 0 for a request.
-    pub status: u16,
-    /// A response to a request that was never seen; it has no index.
-    pub orphan: bool,
-}
-
-impl Conn {
-    /// A connection that begins now, with the first sequence numbers of both directions.
-    #[must_use]
-    pub const fn fresh(role: u8, next_in: u32, next_out: u32) -> Self {
-        let (requests, responses) = if role == role::INGRESS { (next_in, next_out) } else { (next_out, next_in) };
-        Self { flows: [Flow::new(Machine::requests(), requests), Flow::new(Machine::responses(), responses)], book: Book::new(role) }
-    }
-
-    /// A connection that was open before. Each direction begins with its next segment.
-    #[must_use]
-    pub const fn found(role: u8) -> Self {
-        Self { flows: [Flow::joined_late(Machine::requests()), Flow::joined_late(Machine::responses())], book: Book::new(role) }
-    }
+    /// What the connection speaks, as far as is known; see [`protocol`]. Whichever side recognises it.
+    pub protocol: u8,
+    /// 1 once the protocol was counted.
+    pub counted: u8,
+    /// Segments that were looked at in vain, of a connection that was joined late.
+    pub looked: u8,
 }
 
 /// Which way a message goes.
@@ -83,6 +56,21 @@ pub mod side {
     pub const REQUEST: usize = 0;
     /// From server to client.
     pub const RESPONSE: usize = 1;
+}
+
+impl Conn {
+    /// A connection that begins now, with the first sequence numbers of both directions.
+    #[must_use]
+    pub const fn fresh(role: u8, next_in: u32, next_out: u32) -> Self {
+        let (requests, responses) = if role == role::INGRESS { (next_in, next_out) } else { (next_out, next_in) };
+        Self { flows: [Flow::new(requests), Flow::new(responses)], book: Book::new(role) }
+    }
+
+    /// A connection that was open before. Each direction begins with its next segment.
+    #[must_use]
+    pub const fn found(role: u8) -> Self {
+        Self { flows: [Flow::joined_late(), Flow::joined_late()], book: Book::new(role) }
+    }
 }
 
 impl Book {
@@ -110,17 +98,19 @@ impl Book {
     pub const fn new(role: u8) -> Self {
         Self {
             cookie: 0,
-            head_ring: 0,
+            ring: [0; 4],
             request_count: 0,
             response_count: 0,
-            connect_at: 0,
+            of_requests: 0,
+            of_responses: 0,
             edge: 0,
             role,
             life: 0,
             seen_in: 0,
             seen_out: 0,
-            opaque: 0,
-            reserved: [0; 6],
+            protocol: protocol::ANY,
+            counted: 0,
+            looked: 0,
         }
     }
 
@@ -132,52 +122,12 @@ impl Book {
         ((self.role ^ incoming as u8) & 1) as usize
     }
 
-    /// Books the head that the machine of `side` has just completed and tells what follows it. `None` is an interim
-    /// response, which counts for nothing.
+    /// A request is not answered yet.
     #[inline(always)]
-    pub fn complete(&mut self, side: usize, machine: &Machine) -> (Option<Head>, Body) {
-        if side == side::REQUEST {
-            (Some(self.complete_request(machine)), Body::AsDeclared)
-        } else {
-            self.complete_response(machine.status())
-        }
-    }
-
-    #[inline(always)]
-    fn complete_request(&mut self, machine: &Machine) -> Head {
-        let index = self.request_count;
-        let bit = 1u64 << (index & 63);
-        self.head_ring = if machine.is_head() { self.head_ring | bit } else { self.head_ring & !bit };
-        if machine.is_connect() {
-            self.connect_at = index.wrapping_add(1);
-        }
-        // The response side reads the ring only once the count says that the request is there.
-        self.request_count = index.wrapping_add(1);
-        Head { index, status: 0, orphan: false }
-    }
-
-    #[inline(always)]
-    fn complete_response(&mut self, status: u16) -> (Option<Head>, Body) {
-        if status < 200 && status != 101 {
-            return (None, Body::None);
-        }
-        let index = self.response_count;
-        let orphan = index == self.request_count;
-        if !orphan {
-            self.response_count = index.wrapping_add(1);
-        }
-        let head = Head { index, status, orphan };
-        let to_connect = !orphan && self.connect_at == index.wrapping_add(1);
-        let body = if status == 101 || (to_connect && status < 300) {
-            self.opaque = 1;
-            Body::Opaque
-        } else if status == 204 || status == 304 || (!orphan && self.head_ring >> (index & 63) & 1 == 1) {
-            Body::None
-        } else {
-            Body::AsDeclared
-        };
-        (Some(head), body)
+    #[must_use]
+    pub const fn awaits(&self) -> bool {
+        self.response_count != self.request_count
     }
 }
 
-const _: () = assert!(size_of::<Conn>() == 184 && size_of::<Book>() == 40);
+const _: () = assert!(size_of::<Conn>() == 192 && size_of::<Book>() == 64);

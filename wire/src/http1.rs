@@ -13,8 +13,11 @@
 
 mod chunks;
 mod head;
+mod machine;
 mod stride;
-mod words;
+pub(crate) mod words;
+
+pub use crate::recogniser::{Step, Window};
 
 /// What the machine is in the middle of. Ordered: everything from `Body` on passes bytes without looking at them.
 pub mod phase {
@@ -52,7 +55,7 @@ pub mod phase {
     pub const TRAILER_START: u8 = 15;
     /// In a trailer line.
     pub const TRAILER: u8 = 16;
-    /// In a body of known length; [`Machine::skip`](super::Machine::skip) says how much is left.
+    /// In a body of known length; [`Machine::pass`](super::Machine::pass) says how much is left.
     pub const BODY: u8 = 17;
     /// In a chunk's data.
     pub const CHUNK: u8 = 18;
@@ -64,19 +67,6 @@ pub mod phase {
     pub const LOST: u8 = 21;
     /// The stream never was HTTP/1.x.
     pub const FOREIGN: u8 = 22;
-}
-
-/// What a step came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// All bytes were taken; more are wanted.
-    More,
-    /// The head's last byte was taken. [`Machine::finish_head`] must be called before the next byte.
-    HeadEnd,
-    /// A body starts: the next bytes are skipped.
-    Skip,
-    /// This is not HTTP/1.x.
-    Fail,
 }
 
 /// What follows a head.
@@ -168,10 +158,10 @@ impl Machine {
         self.flags & RESPONSE != 0 && (phase::LINE..=phase::ENCODING).contains(&phase)
     }
 
-    /// Bytes of the current head so far; of the last one after [`Step::HeadEnd`].
+    /// Bytes of the current head so far; of the last one after [`Step::Complete`].
     #[inline(always)]
     #[must_use]
-    pub fn head_len(&self) -> u32 {
+    pub fn bytes_of_head(&self) -> u32 {
         self.head as u32
     }
 
@@ -192,7 +182,7 @@ impl Machine {
     /// A head has begun and not ended.
     #[inline(always)]
     #[must_use]
-    pub fn in_head(&self) -> bool {
+    pub fn is_in_head(&self) -> bool {
         let phase = self.phase();
         (phase::METHOD..=phase::ENCODING).contains(&phase)
     }
@@ -200,7 +190,7 @@ impl Machine {
     /// Bytes pass unread until the connection ends, or until a segment that starts like a message.
     #[inline(always)]
     #[must_use]
-    pub fn is_passive(&self) -> bool {
+    pub fn looks_at_nothing(&self) -> bool {
         self.phase() >= phase::UNTIL_CLOSE
     }
 
@@ -226,7 +216,7 @@ impl Machine {
 
     /// Forgets the place; the next segment that starts like a message finds it again.
     #[inline(always)]
-    pub fn lose(&mut self) {
+    pub fn forget_place(&mut self) {
         self.flags |= KNOWN;
         self.set_phase(phase::LOST);
     }
@@ -244,7 +234,7 @@ impl Machine {
 
     /// The bytes were not HTTP/1.x. A stream that was recognised before is lost; a new one is foreign (then true).
     #[inline(always)]
-    pub fn fail(&mut self) -> bool {
+    pub fn give_up(&mut self) -> bool {
         let known = self.flags & (KNOWN | TENTATIVE) != 0;
         self.set_phase(if known { phase::LOST } else { phase::FOREIGN });
         !known
@@ -253,14 +243,14 @@ impl Machine {
     /// Whether the next bytes are skipped.
     #[inline(always)]
     #[must_use]
-    pub fn skips(&self) -> bool {
+    pub fn has_body(&self) -> bool {
         let phase = self.phase();
         phase == phase::BODY || phase == phase::CHUNK
     }
 
     /// Passes over as much of `available` as the body or chunk still has; how much that was.
     #[inline(always)]
-    pub fn skip(&mut self, available: u32) -> u32 {
+    pub fn pass(&mut self, available: u32) -> u32 {
         let left = self.acc;
         if left > available as u64 {
             self.acc = left - available as u64;
@@ -274,12 +264,12 @@ impl Machine {
 
     /// Whether `missing` bytes can be passed without reading them; if so they are passed.
     #[inline(always)]
-    pub fn bridge(&mut self, missing: u32) -> bool {
-        if self.skips() && self.acc >= missing as u64 {
-            self.skip(missing);
+    pub fn pass_missing(&mut self, missing: u32) -> bool {
+        if self.has_body() && self.acc >= missing as u64 {
+            self.pass(missing);
             return true;
         }
-        self.is_passive() && !self.is_lost()
+        self.looks_at_nothing() && !self.is_lost()
     }
 
     /// Bytes of body that the head just read announces; `u64::MAX` if it does not say how many.
@@ -325,7 +315,7 @@ impl Machine {
 
     /// Takes one byte or more at `at`, of which `left` (1 or more) are there. Returns how many were taken.
     #[inline(always)]
-    pub fn step(&mut self, window: &impl Window, at: u32, left: u32) -> (u32, Step) {
+    pub fn take(&mut self, window: &impl Window, at: u32, left: u32) -> (u32, Step) {
         let phase = self.phase();
         if phase <= phase::LINE_START {
             let (taken, step) = self.stride(phase, window, at, left);
@@ -348,14 +338,6 @@ impl Machine {
         let phase = self.phase();
         if phase <= phase::ENCODING { self.head_byte(phase, b) } else { self.body_byte(phase, b) }
     }
-}
-
-/// Bytes that are there to be read.
-pub trait Window {
-    /// The byte at `at`.
-    fn byte(&self, at: u32) -> u8;
-    /// The eight bytes from `at`, the first lowest. Those that are not there may be anything.
-    fn word(&self, at: u32) -> u64;
 }
 
 const _: () = assert!(size_of::<Machine>() == 16);

@@ -6,8 +6,16 @@
 
 pub mod abi;
 pub mod conn;
+pub mod detect;
 pub mod fault;
 pub mod flow;
 pub mod http1;
+pub mod http2;
+pub mod mysql;
+pub mod passive;
+pub mod postgres;
 pub mod read;
+pub mod recogniser;
+pub mod redis;
 pub mod replay;
+pub mod ring;

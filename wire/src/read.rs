@@ -1,44 +1,29 @@
-//! The reading of a segment: a chunk at a time, in steps that a kernel program can be made of.
+//! The reading of a stretch: a chunk at a time, in steps that a kernel program can be made of.
 #![allow(clippy::cast_possible_truncation, reason = "lengths within a segment are meant to be cut; checked conversions could panic")]
 
-use crate::conn::Head;
-use crate::flow::{Flow, IN_HOLE, Merge, Stretch};
-use crate::http1::{Body, Machine, Step, Window};
+use crate::conn::Book;
+use crate::flow::{Flow, Stretch};
+use crate::recogniser::{Note, Piece, Recogniser, State, Step, Window};
 
-/// Bytes that are read from a segment at a time.
+/// Bytes that are read at a time.
 pub const CHUNK: usize = 256;
 
-/// A segment's payload, of which a chunk at a time can be looked at.
+/// The bytes of a stretch, of which a chunk at a time can be looked at.
 ///
 /// In the kernel the chunk lies in memory that all runs on a CPU share, since the stack is too small for it and cannot be
 /// indexed before 5.12. A run may be interrupted by another one that takes the chunk; hence `is_intact`.
 pub trait Payload: Window {
-    /// Loads `len` bytes (1 to [`CHUNK`]) from `offset`; false if that failed.
-    fn load(&mut self, offset: u32, len: u32) -> bool;
+    /// Loads up to `len` bytes (1 to [`CHUNK`]) from sequence number `at` of a source (see [`Stretch`]); how many, 0 if that failed.
+    fn load(&mut self, source: u32, at: u32, len: u32) -> u32;
     /// The chunk still holds what was loaded last.
     fn is_intact(&self) -> bool;
 }
 
-/// What a head's bytes in this run are told as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
-    /// Where they begin in the segment's payload.
-    pub from: u32,
-    /// Where they end.
-    pub to: u32,
-    /// Offset of the first from the head's first byte.
-    pub offset: u32,
-}
-
 /// Told what a run finds.
 pub trait Sink {
-    /// A head is complete: books it as `Book::complete` does.
-    fn complete(&mut self, machine: &Machine) -> (Option<Head>, Body);
-    /// Tells of the head that was just booked; `declared` is the length of the body that it announces.
-    fn head(&mut self, head: Head, piece: Piece, declared: u64);
-    /// The run ends within a head.
-    fn part(&mut self, machine: &Machine, piece: Piece);
-    /// The stream is not HTTP/1.x.
+    /// Something is complete: counts it, and sends its record with the piece.
+    fn note(&mut self, note: &Note, piece: Piece);
+    /// The stream is not what it was taken for.
     fn foreign(&mut self);
 }
 
@@ -46,15 +31,15 @@ pub trait Sink {
 ///
 /// All that changes from step to step is memory, read and written as volatile: what the kernel's verifier sees before each
 /// step is then the same, and it need not follow each way there was to get to it.
-pub struct Run<'a> {
-    machine: &'a mut Machine,
+pub struct Run<'a, M> {
+    machine: &'a mut M,
+    /// The machine as it was when the chunk was loaded.
+    saved: &'a mut State,
     /// Sequence number of the chunk's first byte: everything before it is done with.
     mark: &'a mut u32,
     stretch: &'a mut Stretch,
-    /// The machine as it was when the chunk was loaded.
-    saved: &'a mut Machine,
-    /// Sequence number of the payload's first byte.
-    seq: u32,
+    book: &'a mut Book,
+    side: usize,
 }
 
 #[inline(always)]
@@ -69,12 +54,12 @@ fn set<T: Copy>(place: &mut T, value: T) {
     unsafe { core::ptr::write_volatile(place, value) }
 }
 
-impl<'a> Run<'a> {
-    /// Goes on with the stretch that [`Flow::place`] has chosen of a segment at `seq`; or begins it, after [`begin`].
+impl<'a, M: Recogniser> Run<'a, M> {
+    /// Goes on with the stretch that was chosen; or begins it, after [`begin`].
     #[inline(always)]
-    pub fn new(flow: &'a mut Flow, saved: &'a mut Machine, seq: u32) -> Self {
-        let which = get(&flow.stretch.which) as usize & 1;
-        Self { machine: &mut flow.machines[which], mark: &mut flow.marks[which], stretch: &mut flow.stretch, saved, seq }
+    pub fn new(flow: &'a mut Flow, book: &'a mut Book, side: usize) -> Self {
+        let Flow { state, saved, mark, stretch, .. } = flow;
+        Self { machine: M::of(state), saved, mark, stretch, book, side }
     }
 
     /// Bytes from the mark to the end.
@@ -100,7 +85,10 @@ impl<'a> Run<'a> {
     pub fn step(&mut self, payload: &mut impl Payload, sink: &mut impl Sink) -> bool {
         let loaded = get(&self.stretch.loaded) as u32;
         if loaded == 0 {
-            *self.saved = *self.machine;
+            if self.machine.is_due() {
+                return self.complete(sink);
+            }
+            *self.saved = self.machine.keep();
             return self.next_chunk(payload);
         }
         let cursor = get(&self.stretch.cursor) as u32;
@@ -118,15 +106,10 @@ impl<'a> Run<'a> {
             return true;
         }
         self.commit();
-        if step as u8 == Step::HeadEnd as u8 {
-            let piece = self.piece();
-            let declared = self.machine.declared_body();
-            let (head, body) = sink.complete(self.machine);
-            self.machine.finish_head(body);
-            if let Some(head) = head {
-                sink.head(head, piece, declared);
-            }
-        } else if step as u8 == Step::Fail as u8 {
+        if step as u8 == Step::Complete as u8 {
+            return self.complete(sink);
+        }
+        if step as u8 == Step::Fail as u8 {
             if self.machine.fail() {
                 sink.foreign();
             }
@@ -135,6 +118,20 @@ impl<'a> Run<'a> {
             return false;
         }
         true
+    }
+
+    /// Books what is complete, and tells of it; false if the connection goes on with another protocol.
+    #[inline(always)]
+    fn complete(&mut self, sink: &mut impl Sink) -> bool {
+        let piece = self.machine.piece(self.read(), get(self.mark));
+        let note = self.machine.complete(self.book, self.side);
+        if note.kind | note.tally | note.turn != 0 {
+            sink.note(&note, piece);
+        }
+        if note.turn != 0 {
+            self.book.protocol = note.turn;
+        }
+        note.turn == 0
     }
 
     /// To be called after the last step of a run, whatever made it the last.
@@ -148,14 +145,17 @@ impl<'a> Run<'a> {
             }
         }
         if self.machine.in_head() && self.read() > 0 {
-            sink.part(self.machine, self.piece());
+            let note = self.machine.part(self.book, self.side);
+            if note.kind != 0 {
+                sink.note(&note, self.machine.piece(self.read(), get(self.mark)));
+            }
         }
     }
 
     /// The chunk was taken away: to where it was loaded.
     #[inline(always)]
     fn go_back(&mut self) {
-        *self.machine = *self.saved;
+        *self.machine = *M::of(self.saved);
         set(&mut self.stretch.loaded, 0);
     }
 
@@ -176,8 +176,9 @@ impl<'a> Run<'a> {
             return false;
         }
         let len = if left > CHUNK as u32 { CHUNK as u32 } else { left };
-        if !payload.load(get(self.mark).wrapping_sub(self.seq), len) {
-            self.machine.lose();
+        let len = payload.load(get(&self.stretch.source), get(self.mark), len);
+        if len == 0 {
+            self.machine.lose(self.book, self.side);
             self.advance(left);
             return false;
         }
@@ -193,49 +194,22 @@ impl<'a> Run<'a> {
         self.advance(cursor);
         set(&mut self.stretch.loaded, 0);
     }
-
-    /// The bytes of the current head that were read in this run.
-    #[inline(always)]
-    fn piece(&self) -> Piece {
-        let run = self.read();
-        let to = get(self.mark).wrapping_sub(self.seq);
-        let head = self.machine.head_len();
-        if head <= run { Piece { from: to - head, to, offset: 0 } } else { Piece { from: to - run, to, offset: head - run } }
-    }
-}
-
-/// What is left to do after a run over a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rest {
-    /// Nothing.
-    None,
-    /// The same segment must be offered again: the run's budget was used up, or it also has bytes beyond the hole.
-    Again,
-    /// As `None`, and the hole's head is to be counted as complete.
-    HeadAssumed,
 }
 
 /// Begins a run over the stretch that [`Flow::place`] has chosen.
 #[inline(always)]
-pub fn begin(flow: &mut Flow) {
-    let which = get(&flow.stretch.which) as usize & 1;
-    flow.machines[which].at_segment_start();
-    let mark = get(&flow.marks[which]);
+pub fn begin<M: Recogniser>(flow: &mut Flow, book: &Book, side: usize) {
+    M::of(&mut flow.state).begin(book, side);
+    let mark = get(&flow.mark);
     set(&mut flow.stretch.start, mark);
     set(&mut flow.stretch.cursor, 0);
     set(&mut flow.stretch.loaded, 0);
 }
 
-/// Ends a run over a segment of `len` bytes at `seq`. Tells what is left to do, and how many bytes were read.
+/// What was read of the stretch, and whether that is all of it.
 #[inline(always)]
-pub fn finish(flow: &mut Flow, seq: u32, len: u32) -> (Rest, u32) {
-    let which = get(&flow.stretch.which) as usize & 1;
-    let end = get(&flow.marks[which]);
-    let read = end.wrapping_sub(get(&flow.stretch.start));
-    if which == IN_HOLE
-        && let Merge::HeadAssumed = flow.merge()
-    {
-        return (Rest::HeadAssumed, read);
-    }
-    (if end == seq.wrapping_add(len) { Rest::None } else { Rest::Again }, read)
+#[must_use]
+pub fn finish(flow: &Flow) -> (bool, u32) {
+    let mark = get(&flow.mark);
+    (mark == get(&flow.stretch.end), mark.wrapping_sub(get(&flow.stretch.start)))
 }

@@ -1,48 +1,52 @@
-//! The recogniser on the host: one connection, fed segment by segment as the kernel's hooks would see them.
-#![allow(
-    clippy::cast_possible_truncation,
-    reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic"
-)]
+//! The recognisers on the host: one connection, fed segment by segment as the kernel's hooks would see them.
+#![allow(clippy::cast_possible_truncation, reason = "lengths and sequence numbers are meant to be cut; checked conversions could panic")]
 //!
-//! It runs the very code of the kernel programs, with the kernel's limits left out (steps of a run) or set by the caller.
+//! It runs the very code of the kernel programs, without the kernel's limit on the steps of a run.
 //! Tests and the fuzzer use it, and compare the kernel with it.
 
-use crate::abi::role;
-use crate::conn::{Book, Conn, Head, side};
-use crate::flow::{AT_MARK, IN_HOLE, Place};
-use crate::http1::{Body, Machine, Window};
-use crate::read::{self, CHUNK, Payload, Piece, Rest, Run, Sink};
+use crate::abi::{outcome, protocol, role};
+use crate::conn::{Book, Conn};
+use crate::detect::{self, LOOKS, MORE, Opening, PASS};
+use crate::flow::{Flow, Place, Stretch};
+use crate::http1::Machine;
+use crate::http2::Http2;
+use crate::mysql::Mysql;
+use crate::passive::Passive;
+use crate::postgres::Postgres;
+use crate::read::{self, CHUNK, Payload, Run, Sink};
+use crate::recogniser::{Note, Piece, Recogniser, Window, tally};
+use crate::redis::Redis;
+use crate::ring::{BLOCK, RING, Ranges, Ring};
 
 /// Told what the recogniser finds.
 pub trait Observer {
-    /// A head was counted. `piece` tells which bytes of the segment belong to it.
-    fn head(&mut self, side: usize, head: Head, piece: Piece);
-    /// A segment ends within a head; `index` messages were before it.
-    fn part(&mut self, side: usize, index: u32, piece: Piece);
+    /// Something is complete, or in part, of a side (see `conn::side`); `piece` tells which bytes of the stream belong to it.
+    fn note(&mut self, side: usize, note: &Note, piece: Piece);
 }
 
 impl Observer for () {
-    fn head(&mut self, _side: usize, _head: Head, _piece: Piece) {}
-    fn part(&mut self, _side: usize, _index: u32, _piece: Piece) {}
+    fn note(&mut self, _side: usize, _note: &Note, _piece: Piece) {}
 }
 
 /// One connection.
 #[derive(Debug, Clone)]
 pub struct Replay {
     conn: Conn,
+    rings: [Ring; 2],
     /// Requests counted.
     pub requests: u64,
     /// Final responses counted.
     pub responses: u64,
-    /// Directions that are not HTTP/1.x.
+    /// Responses without error, where the protocol has no status codes.
+    pub ok: u64,
+    /// Responses that are errors, where the protocol has no status codes.
+    pub errors: u64,
+    /// Directions that are not what they were taken for.
     pub foreign: u64,
-    /// Gaps that were neither bridged nor remembered.
+    /// Gaps that could not be waited for.
     pub gaps: u64,
-    /// Heads counted though a part of each was never read.
-    pub assumed: u64,
-    /// Bytes read, each once.
+    /// Bytes of each side, each once.
     pub bytes: [u64; 2],
-    steps: u32,
 }
 
 impl Replay {
@@ -59,13 +63,15 @@ impl Replay {
     }
 
     const fn of(conn: Conn) -> Self {
-        Self { conn, requests: 0, responses: 0, foreign: 0, gaps: 0, assumed: 0, bytes: [0; 2], steps: u32::MAX }
+        let ring = Ring { ranges: Ranges { all: [(0, 0); 8] }, cursor: 0, data: [0; RING + 2 * BLOCK] };
+        Self { conn, rings: [ring; 2], requests: 0, responses: 0, ok: 0, errors: 0, foreign: 0, gaps: 0, bytes: [0; 2] }
     }
 
-    /// Breaks every run off after so many steps, as the kernel does. At least 2: loading a chunk is one.
+    /// A connection whose protocol is decided beforehand; see [`protocol`].
     #[must_use]
-    pub const fn with_steps(self, steps: u32) -> Self {
-        Self { steps: if steps < 2 { 2 } else { steps }, ..self }
+    pub const fn pinned(mut self, protocol: u8) -> Self {
+        self.conn.book.protocol = protocol;
+        self
     }
 
     /// The state.
@@ -74,70 +80,180 @@ impl Replay {
         &self.conn
     }
 
-    /// A segment of a side (see [`side`]) at `seq`. Returns the number of runs that it took.
-    pub fn segment(&mut self, side: usize, seq: u32, bytes: &[u8], observer: &mut impl Observer) -> u32 {
-        let Ok(len) = u32::try_from(bytes.len()) else { return 0 };
-        let mut runs = 0;
+    /// A segment of a side (see `conn::side`) at `seq`.
+    pub fn segment(&mut self, side: usize, seq: u32, bytes: &[u8], observer: &mut impl Observer) {
+        let Ok(len) = u32::try_from(bytes.len()) else { return };
         if len == 0 {
-            return 0;
+            return;
         }
+        // Each round reads something, or gives something up.
         loop {
-            let Conn { flows, book } = &mut self.conn;
-            let flow = &mut flows[side & 1];
-            if book.opaque != 0 {
-                flow.machines[AT_MARK].make_opaque();
-            }
-            let (place, forgot) = flow.place(seq, len);
-            self.gaps += u64::from(forgot);
-            if place == Place::Old {
-                return runs;
-            }
-            runs += 1;
-            let mut payload = Slice { bytes, chunk: [b'\n'; CHUNK + 16] };
-            let mut watch = Watch { book, side, observer, counted: [0; 2], foreign: 0 };
-            let mut saved = Machine::requests();
-            read::begin(flow);
-            let mut steps = 0;
-            while steps < self.steps && Run::new(flow, &mut saved, seq).step(&mut payload, &mut watch) {
-                steps += 1;
-            }
-            Run::new(flow, &mut saved, seq).end(&mut payload, &mut watch);
-            let (counted, foreign) = (watch.counted, watch.foreign);
-            let (rest, count) = read::finish(flow, seq, len);
-            self.requests += counted[side::REQUEST];
-            self.responses += counted[side::RESPONSE];
-            self.foreign += foreign;
-            self.bytes[side & 1] += u64::from(count);
-            match rest {
-                Rest::None => return runs,
-                Rest::Again => {}
-                Rest::HeadAssumed => {
-                    self.assume(side);
-                    return runs;
+            let protocol = self.conn.book.protocol;
+            let flow = &mut self.conn.flows[side & 1];
+            let book = &mut self.conn.book;
+            let (place, bridged) = match protocol {
+                protocol::HTTP1 => placed::<Machine>(flow, book, side, seq, len),
+                protocol::HTTP2 => placed::<Http2>(flow, book, side, seq, len),
+                protocol::REDIS => placed::<Redis>(flow, book, side, seq, len),
+                protocol::MYSQL => placed::<Mysql>(flow, book, side, seq, len),
+                protocol::POSTGRES => placed::<Postgres>(flow, book, side, seq, len),
+                protocol::ANY => flow.place_unread(seq, len),
+                _ => placed::<Passive>(flow, book, side, seq, len),
+            };
+            self.bytes[side & 1] += u64::from(bridged);
+            match place {
+                Place::Old => return,
+                Place::New => {
+                    if self.read(side, seq, bytes, observer) {
+                        break;
+                    }
                 }
+                Place::Ahead => {
+                    if self.store(side, seq, bytes) {
+                        break;
+                    }
+                    self.gaps += 1;
+                    // Only what is missing is given up, not what came after it.
+                    let flow = &mut self.conn.flows[side & 1];
+                    let next = self.rings[side & 1].ranges.next_after(flow.mark, seq);
+                    flow.give_up(if flow.stored == 0 { seq } else { next });
+                    self.drain(side, observer);
+                }
+            }
+        }
+        self.drain(side, observer);
+    }
+
+    /// Reads what the ring has at the mark.
+    fn drain(&mut self, side: usize, observer: &mut impl Observer) {
+        while self.conn.flows[side & 1].stored != 0 {
+            let flow = &mut self.conn.flows[side & 1];
+            let ranges = &self.rings[side & 1].ranges;
+            let end = ranges.end_from(flow.mark);
+            if end == flow.mark {
+                flow.stored = u8::from(!ranges.is_empty(flow.mark));
+                return;
+            }
+            flow.stretch.end = end;
+            flow.stretch.source = Stretch::RING;
+            if self.conn.book.protocol == protocol::ANY && !self.read(side, 0, &[], observer) && self.conn.book.protocol == protocol::ANY {
+                return;
+            }
+            if self.conn.book.protocol != protocol::ANY {
+                self.adopt(side);
+                self.read(side, 0, &[], observer);
             }
         }
     }
 
-    fn assume(&mut self, side: usize) {
+    fn adopt(&mut self, side: usize) {
         let Conn { flows, book } = &mut self.conn;
-        let machine = &flows[side & 1].machines[IN_HOLE];
-        self.assumed += 1;
-        if side == side::RESPONSE && !machine.status_known() {
-            return;
+        let flow = &mut flows[side & 1];
+        match book.protocol {
+            protocol::HTTP1 => flow.adopt::<Machine>(book, side),
+            protocol::HTTP2 => flow.adopt::<Http2>(book, side),
+            protocol::REDIS => flow.adopt::<Redis>(book, side),
+            protocol::MYSQL => flow.adopt::<Mysql>(book, side),
+            protocol::POSTGRES => flow.adopt::<Postgres>(book, side),
+            _ => flow.adopt::<Passive>(book, side),
         }
-        if book.complete(side, machine).0.is_some() {
-            if side == side::REQUEST {
-                self.requests += 1;
-            } else {
-                self.responses += 1;
+    }
+
+    /// Reads the stretch that was chosen. False if the connection turned out to go on with another protocol, or nothing can be said yet.
+    fn read(&mut self, side: usize, seq: u32, bytes: &[u8], observer: &mut impl Observer) -> bool {
+        match self.conn.book.protocol {
+            protocol::HTTP1 => self.run::<Machine>(side, seq, bytes, observer),
+            protocol::HTTP2 => self.run::<Http2>(side, seq, bytes, observer),
+            protocol::REDIS => self.run::<Redis>(side, seq, bytes, observer),
+            protocol::MYSQL => self.run::<Mysql>(side, seq, bytes, observer),
+            protocol::POSTGRES => self.run::<Postgres>(side, seq, bytes, observer),
+            protocol::ANY => self.look(side, seq, bytes),
+            _ => self.run::<Passive>(side, seq, bytes, observer),
+        }
+    }
+
+    fn look(&mut self, side: usize, seq: u32, bytes: &[u8]) -> bool {
+        let flow = &self.conn.flows[side & 1];
+        let (mark, Stretch { end, source, .. }) = (flow.mark, flow.stretch);
+        let opening = Opening { source, from: mark, total: end.wrapping_sub(mark), side, late: flow.flags & Flow::MIDDLE != 0 };
+        let mut payload = Slice { bytes, seq, ring: &self.rings[side & 1], chunk: [b'\n'; CHUNK + 16] };
+        let found = detect::look(&mut payload, &opening);
+        let from_ring = source == Stretch::RING;
+        match found {
+            MORE if !from_ring => {
+                let kept = bytes.get(mark.wrapping_sub(seq) as usize..).unwrap_or_default();
+                self.store(side, mark, kept);
+                true
+            }
+            MORE => false,
+            PASS => {
+                self.conn.book.looked += 1;
+                self.conn.flows[side & 1].mark = end;
+                self.bytes[side & 1] += u64::from(opening.total);
+                if self.conn.book.looked >= LOOKS {
+                    self.conn.book.protocol = protocol::UNKNOWN;
+                }
+                true
+            }
+            protocol => {
+                self.conn.book.protocol = protocol;
+                self.foreign += u64::from(protocol >= protocol::TLS);
+                false
             }
         }
     }
+
+    fn run<M: Recogniser>(&mut self, side: usize, seq: u32, bytes: &[u8], observer: &mut impl Observer) -> bool {
+        let Conn { flows, book } = &mut self.conn;
+        let flow = &mut flows[side & 1];
+        let ring = &self.rings[side & 1];
+        let mut payload = Slice { bytes, seq, ring, chunk: [b'\n'; CHUNK + 16] };
+        let mut watch = Watch { side, observer, requests: 0, responses: [0; 3], foreign: 0 };
+        read::begin::<M>(flow, book, side);
+        while Run::<M>::new(flow, book, side).step(&mut payload, &mut watch) {}
+        Run::<M>::new(flow, book, side).end(&mut payload, &mut watch);
+        self.requests += watch.requests;
+        self.responses += watch.responses.iter().sum::<u64>();
+        self.ok += watch.responses[1];
+        self.errors += watch.responses[2];
+        self.foreign += watch.foreign;
+        let (whole, count) = read::finish(flow);
+        self.bytes[side & 1] += u64::from(count);
+        whole
+    }
+
+    /// Keeps bytes that cannot be read yet.
+    fn store(&mut self, side: usize, seq: u32, bytes: &[u8]) -> bool {
+        let flow = &mut self.conn.flows[side & 1];
+        let ring = &mut self.rings[side & 1];
+        if flow.stored == 0 {
+            ring.ranges = Ranges::default();
+        }
+        let to = seq.wrapping_add(bytes.len() as u32);
+        if !Ranges::reaches(flow.mark, to) || !ring.ranges.add(flow.mark, seq, to) {
+            return false;
+        }
+        for (offset, &byte) in (0_u32..).zip(bytes) {
+            let at = seq.wrapping_add(offset) as usize % RING;
+            if let Some(place) = ring.data.get_mut(at) {
+                *place = byte;
+            }
+        }
+        flow.stored = 1;
+        true
+    }
+}
+
+fn placed<M: Recogniser>(flow: &mut Flow, book: &mut Book, side: usize, seq: u32, len: u32) -> (Place, u32) {
+    flow.adopt::<M>(book, side);
+    flow.place::<M>(seq, len)
 }
 
 struct Slice<'a> {
     bytes: &'a [u8],
+    /// Sequence number of the first.
+    seq: u32,
+    ring: &'a Ring,
     chunk: [u8; CHUNK + 16],
 }
 
@@ -153,14 +269,23 @@ impl Window for Slice<'_> {
 }
 
 impl Payload for Slice<'_> {
-    fn load(&mut self, offset: u32, len: u32) -> bool {
-        let (from, len) = (offset as usize, len as usize);
-        match (self.bytes.get(from..from + len), self.chunk.get_mut(..len)) {
+    fn load(&mut self, source: u32, at: u32, len: u32) -> u32 {
+        if source == Stretch::RING {
+            let from = at as usize % RING;
+            let len = (len as usize).min(RING - from);
+            if let (Some(bytes), Some(chunk)) = (self.ring.data.get(from..from + len), self.chunk.get_mut(..len)) {
+                chunk.copy_from_slice(bytes);
+                return len as u32;
+            }
+            return 0;
+        }
+        let from = at.wrapping_sub(self.seq) as usize;
+        match (self.bytes.get(from..from + len as usize), self.chunk.get_mut(..len as usize)) {
             (Some(bytes), Some(chunk)) => {
                 chunk.copy_from_slice(bytes);
-                true
+                len
             }
-            _ => false,
+            _ => 0,
         }
     }
 
@@ -170,26 +295,24 @@ impl Payload for Slice<'_> {
 }
 
 struct Watch<'a, O> {
-    book: &'a mut Book,
     side: usize,
     observer: &'a mut O,
-    counted: [u64; 2],
+    requests: u64,
+    /// With a status or none, without error, with one.
+    responses: [u64; 3],
     foreign: u64,
 }
 
 impl<O: Observer> Sink for Watch<'_, O> {
-    fn complete(&mut self, machine: &Machine) -> (Option<Head>, Body) {
-        self.book.complete(self.side, machine)
-    }
-
-    fn head(&mut self, head: Head, piece: Piece, _declared: u64) {
-        self.counted[self.side & 1] += 1;
-        self.observer.head(self.side, head, piece);
-    }
-
-    fn part(&mut self, _machine: &Machine, piece: Piece) {
-        let index = if self.side == side::REQUEST { self.book.request_count } else { self.book.response_count };
-        self.observer.part(self.side, index, piece);
+    fn note(&mut self, note: &Note, piece: Piece) {
+        match note.tally {
+            tally::REQUEST => self.requests += u64::from(note.times),
+            tally::STATUS | tally::RESPONSE => self.responses[0] += 1,
+            tally::OUTCOME if note.status == outcome::ERROR => self.responses[2] += 1,
+            tally::OUTCOME => self.responses[1] += 1,
+            _ => {}
+        }
+        self.observer.note(self.side, note, piece);
     }
 
     fn foreign(&mut self) {

@@ -59,7 +59,7 @@ fn a_head_whose_first_part_comes_last_is_counted_once() {
     let mut replay = Replay::new([0, 0]);
     replay.segment(REQUEST, 40, second, &mut ());
     replay.segment(REQUEST, 0, first, &mut ());
-    assert_eq!((replay.requests, replay.assumed), (1, 1));
+    assert_eq!((replay.requests, replay.gaps), (1, 0));
     replay.segment(REQUEST, LEN, GET, &mut ());
     assert_eq!(replay.requests, 2);
 }
@@ -100,7 +100,7 @@ fn a_counter_never_freezes_at_a_gap() {
     for i in 0..20 {
         replay.segment(REQUEST, 2 * i * LEN, GET, &mut ());
     }
-    assert!(replay.requests >= 20 && replay.gaps > 0, "{replay:?}");
+    assert!(replay.requests >= 12 && replay.gaps > 0, "{replay:?}");
 }
 
 /// A stream of messages, and how many there are.
@@ -142,25 +142,23 @@ proptest! {
     fn any_split_gives_the_same_counts(
         (bytes, count) in requests(),
         at in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
-        steps in 2_u32..40,
         start in any::<u32>(),
     ) {
-        let mut replay = Replay::new([start, 0]).with_steps(steps);
+        let mut replay = Replay::new([start, 0]);
         for (from, to) in cuts(bytes.len(), &at) {
             replay.segment(REQUEST, start.wrapping_add(u32::try_from(from).unwrap()), &bytes[from..to], &mut ());
         }
         prop_assert_eq!(replay.requests, count);
         prop_assert_eq!(replay.bytes[0], bytes.len() as u64);
-        prop_assert_eq!((replay.gaps, replay.foreign, replay.assumed), (0, 0, 0));
+        prop_assert_eq!((replay.gaps, replay.foreign), (0, 0));
     }
 
     #[test]
     fn any_split_of_responses_gives_the_same_counts(
         (bytes, count) in responses(),
         at in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
-        steps in 2_u32..40,
     ) {
-        let mut replay = Replay::new([0, 0]).with_steps(steps);
+        let mut replay = Replay::new([0, 0]);
         for (from, to) in cuts(bytes.len(), &at) {
             replay.segment(RESPONSE, u32::try_from(from).unwrap(), &bytes[from..to], &mut ());
         }

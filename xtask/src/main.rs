@@ -2,12 +2,14 @@
 //!
 //! A plain binary without async: tasks run other programs and wait for them.
 
+mod bench;
 mod bpf;
 mod build;
 mod check;
 mod command;
 mod demo;
 mod deny;
+mod fuzz_api;
 #[path = "../../agent/build/objects.rs"]
 mod objects;
 mod paths;
@@ -50,8 +52,12 @@ enum Task {
     Tidy,
     /// Licences, duplicates and sources of the dependencies
     Deny,
+    /// Measure what faults cost, beside other tools
+    Bench(bench::Options),
     /// Two drills against the lab's chain of services
     Demo,
+    /// schemathesis against the running daemon
+    FuzzApi(fuzz_api::Options),
     /// The articles' claims, tried on the real systems; writes docs/seeds.md
     Seeds(seeds::Options),
 }
@@ -79,7 +85,9 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Ci => return test::run(&test::Options::all(), true),
         Task::Tidy => tidy::run()?,
         Task::Deny => deny::run()?,
+        Task::Bench(options) => bench::run(&options)?,
         Task::Demo => demo::run()?,
+        Task::FuzzApi(options) => fuzz_api::run(&options)?,
         Task::Seeds(options) => return seeds::run(&options),
     }
     Ok(ExitCode::SUCCESS)

@@ -34,8 +34,11 @@ pub(crate) struct Options {
     /// A quicker form with fewer requests, for the tests; the page is left as it is
     #[arg(long)]
     short: bool,
+    /// Of the shipped playbooks only this one; the page is left as it is
+    #[arg(long, value_name = "NAME")]
+    playbook: Option<String>,
     /// Only write the page anew, from what the last runs found
-    #[arg(long, conflicts_with_all = ["only", "short"])]
+    #[arg(long, conflicts_with_all = ["only", "short", "playbook"])]
     render: bool,
     /// Use the binaries in target/debug as they are
     #[arg(long)]
@@ -62,6 +65,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         bail!("the drills need root");
     }
     setup::ensure(&[Part::Seeds], None)?;
+    if !options.short && wanted(options, "latency") {
+        // In the namespace nothing can be downloaded.
+        setup::ensure(&[Part::Vm], None)?;
+        systems::prepare()?;
+    }
     if !options.no_build {
         build::run(&build::Options::debug())?;
     }
@@ -70,6 +78,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     again.args(std::env::args_os().skip(1)).env(INSIDE, "1");
     let status = again.status().with_context(|| format!("cannot run {}", command::show(&again)))?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether a system is to be run.
+fn wanted(options: &Options, name: &str) -> bool {
+    match &options.playbook {
+        Some(_) => name == "playbooks",
+        None => options.only.is_empty() || options.only.iter().any(|only| only == name),
+    }
 }
 
 /// Installs what comes from PyPI. Returns whether anything was missing.
@@ -81,21 +97,28 @@ pub(crate) fn prepare() -> Result<bool> {
 fn inside(options: &Options) -> Result<ExitCode> {
     command::run(Command::new("ip").args(["link", "set", "lo", "up"]))?;
     let mut wrong = Vec::new();
-    for system in systems::ALL.iter().filter(|system| options.only.is_empty() || options.only.iter().any(|name| name == system.name)) {
+    let partial = options.short || options.playbook.is_some();
+    for system in systems::ALL.iter().filter(|system| wanted(options, system.name)) {
         if options.short && !system.short {
             continue;
         }
         say::step(format!("{}: {}", system.name, system.title));
-        let scene = Scene::new(system.name, options.short)?;
+        let scene = Scene::new(system.name, options.short, options.playbook.clone())?;
         let mut section = (system.run)(&scene).with_context(|| format!("the system {}", system.name))?;
+        if let Some(why) = &section.skipped {
+            say::step(format!("{} SKIPPED: {why}", system.name));
+            continue;
+        }
         (section.name, section.title) = (system.name.to_owned(), system.title.to_owned());
-        for problem in section.problems() {
+        let problems = section.problems();
+        for problem in &problems {
             say::step(format!("{}: {problem}", system.name));
             wrong.push(format!("{}: {problem}", system.name));
         }
-        save(&section, options.short)?;
+        // A run that went wrong does not take the place of one that went well.
+        save(&section, partial || !problems.is_empty())?;
     }
-    if !options.short {
+    if !partial {
         render::page()?;
     }
     if wrong.is_empty() {
@@ -105,8 +128,8 @@ fn inside(options: &Options) -> Result<ExitCode> {
     bail!("not as it should be: {}", wrong.join("; "))
 }
 
-fn save(section: &Section, short: bool) -> Result<()> {
-    let folder = rig::folder().join(if short { "short" } else { "results" });
+fn save(section: &Section, partial: bool) -> Result<()> {
+    let folder = rig::folder().join(if partial { "partial" } else { "results" });
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let path = folder.join(section.name.as_str()).with_extension("json");
     let text = serde_json::to_string_pretty(section).context("the results are not JSON")?;

@@ -162,8 +162,8 @@ async fn start(State(app): State<App>, headers: HeaderMap, body: Body) -> Result
     }
     let text = body::text(&headers, body, app.daemon().config().limits.body_bytes).await?;
     let request = key.map(|key| Request { key, digest: digest(&media, &text) });
-    let playbook = if is_yaml(&media) { playbooks::given(text, &[])? } else { named(&app, &text)? };
-    let started = app.daemon().drills.start(playbook, request)?;
+    let playbook = if is_yaml(&media) { playbooks::given(text, &[])? } else { named(&app, &text).await? };
+    let started = app.daemon().begin(playbook, request).await?;
     let status = if started.is_new { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = body::json(status, &view(&app, &started.record));
     if let Ok(location) = HeaderValue::from_str(&format!("/v1/drills/{}", started.record.id)) {
@@ -186,7 +186,7 @@ fn digest(media: &str, text: &str) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-fn named(app: &App, text: &str) -> Result<Playbook, Problem> {
+async fn named(app: &App, text: &str) -> Result<Playbook, Problem> {
     let bad = |detail: String| Problem::new(Kind::BadRequest, detail);
     let Named { name, playbook, set } =
         serde_json::from_str(text).map_err(|error| bad(format!("the body is not of this shape: {error}")))?;
@@ -200,7 +200,7 @@ fn named(app: &App, text: &str) -> Result<Playbook, Problem> {
         overrides.push(Override { path, value });
     }
     match (name, playbook) {
-        (Some(name), None) => playbooks::named(app.daemon().config().playbooks.as_deref(), &name, &overrides),
+        (Some(name), None) => playbooks::named(app, &name, &overrides).await,
         (None, Some(text)) => playbooks::given(text, &overrides),
         _ => Err(bad("either `name` or `playbook` is needed, and not both".to_owned())),
     }

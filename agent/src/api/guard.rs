@@ -5,7 +5,7 @@
 //! come over the Unix socket were let in by their user id.
 
 use std::hint::black_box;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -18,16 +18,27 @@ use super::{App, page};
 /// How a connection came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
-    /// By TCP.
-    Tcp,
+    /// By TCP, from this address.
+    Tcp(IpAddr),
+    /// By TCP and TLS, from this address.
+    Tls(IpAddr),
     /// Over the Unix socket, from a user that may.
     Local,
 }
 
 /// Lets a request pass, or answers it.
 pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
-    let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Tcp);
-    let mut response = match admit(app.token().as_deref(), peer, request.uri().path(), request.headers(), request.uri().host()) {
+    // One that comes from nowhere, as in a test without a socket, is trusted as little as any.
+    let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Tcp(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
+    let in_time = match peer {
+        Peer::Tcp(client) | Peer::Tls(client) if !app.may_ask(client) => Err(Problem::new(Kind::TooFast, "wait a second")),
+        _ => Ok(()),
+    };
+    let admitted = in_time.and_then(|()| {
+        let request = &request;
+        admit(app.token().as_deref(), peer, request.uri().path(), request.headers(), request.uri().host())
+    });
+    let mut response = match admitted {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     };
@@ -40,7 +51,7 @@ pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) 
 fn admit(token: Option<&str>, peer: Peer, path: &str, headers: &HeaderMap, uri_host: Option<&str>) -> Result<(), Problem> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or("?"));
     let host = text(header::HOST).or(uri_host);
-    if peer == Peer::Tcp {
+    if peer != Peer::Local {
         match token {
             // A liveness probe tells nothing and may ask without; the page's files are the same everywhere, and ask for the token themselves.
             Some(_) if path == "/healthz" || page::is_file(path) => {}
@@ -56,9 +67,10 @@ fn admit(token: Option<&str>, peer: Peer, path: &str, headers: &HeaderMap, uri_h
     if text(header::HeaderName::from_static("sec-fetch-site")) == Some("cross-site") {
         return Err(Problem::new(Kind::CrossOrigin, "the browser says that another site asks"));
     }
+    let scheme = if matches!(peer, Peer::Tls(_)) { "https://" } else { "http://" };
     match text(header::ORIGIN) {
         None => Ok(()),
-        Some(origin) if host.is_some_and(|host| origin.strip_prefix("http://") == Some(host)) => Ok(()),
+        Some(origin) if host.is_some_and(|host| origin.strip_prefix(scheme) == Some(host)) => Ok(()),
         Some(_) => Err(Problem::new(Kind::CrossOrigin, "the Origin header names another origin")),
     }
 }

@@ -2,10 +2,10 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -13,15 +13,25 @@ use axum::extract::Request;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 
 use super::guard::Peer;
 
+pub mod activation;
+
+mod stalled;
+
+use stalled::Bounded;
+
 /// How long a request's head may take, and an idle connection stay.
 const HEAD: Duration = Duration::from_secs(15);
+/// How long an answer may wait for a client to take more of it.
+const TAKE: Duration = Duration::from_secs(30);
 /// After a failed accept, as when descriptors are used up.
 const BREATH: Duration = Duration::from_millis(100);
 
@@ -33,6 +43,14 @@ pub enum ListenError {
     Tcp {
         /// Where.
         address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A socket from systemd.
+    #[error("listen on the socket that was passed as descriptor {fd}")]
+    Passed {
+        /// Which.
+        fd: i32,
         /// Why not.
         source: io::Error,
     },
@@ -87,9 +105,12 @@ impl Listener {
 
     /// Where it listens, for people.
     #[must_use]
-    pub fn describe(&self) -> String {
+    pub fn describe(&self, tls: &Certificate) -> String {
         match self {
-            Self::Tcp(listener) => listener.local_addr().map(|address| format!("http://{address}")).unwrap_or_default(),
+            Self::Tcp(listener) => {
+                let scheme = if tls.get().is_some() { "https" } else { "http" };
+                listener.local_addr().map(|address| format!("{scheme}://{address}")).unwrap_or_default()
+            }
             Self::Unix(listener) => {
                 let address = listener.local_addr().ok();
                 let path = address.as_ref().and_then(|address| address.as_pathname());
@@ -98,13 +119,13 @@ impl Listener {
         }
     }
 
-    /// Answers requests until the task is dropped. `connections` is shared by all listeners.
-    pub async fn serve(self, router: Router, connections: Arc<Semaphore>) {
+    /// Answers requests until the task is dropped. `connections` is shared by all listeners, and so is the certificate of those on TCP.
+    pub async fn serve(self, router: Router, connections: Arc<Semaphore>, tls: Certificate) {
         loop {
             // The permit comes first: who is beyond the limit waits in the kernel's queue, and costs nothing here.
             let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
             let accepted = match &self {
-                Self::Tcp(listener) => listener.accept().await.map(|(stream, _)| Some(Stream::Tcp(stream))),
+                Self::Tcp(listener) => listener.accept().await.map(|(stream, from)| Some(Stream::Tcp(stream, from.ip(), tls.get()))),
                 Self::Unix(listener) => listener.accept().await.map(|(stream, _)| may_use(&stream).then_some(Stream::Unix(stream))),
             };
             let router = router.clone();
@@ -112,7 +133,16 @@ impl Listener {
                 Ok(Some(stream)) => {
                     tokio::spawn(async move {
                         match stream {
-                            Stream::Tcp(stream) => connection(stream, Peer::Tcp, router).await,
+                            Stream::Tcp(stream, from, None) => connection(stream, Peer::Tcp(from), router).await,
+                            Stream::Tcp(stream, from, Some(config)) => {
+                                let accept = TlsAcceptor::from(config).accept(stream);
+                                // Who speaks plain HTTP to this, or nothing at all, costs a connection for a while.
+                                match tokio::time::timeout(HEAD, accept).await {
+                                    Ok(Ok(stream)) => connection(stream, Peer::Tls(from), router).await,
+                                    Ok(Err(error)) => tracing::debug!("TLS with {from}: {error}"),
+                                    Err(_) => tracing::debug!("TLS with {from}: no handshake in time"),
+                                }
+                            }
                             Stream::Unix(stream) => connection(stream, Peer::Local, router).await,
                         }
                         drop(permit);
@@ -128,8 +158,25 @@ impl Listener {
     }
 }
 
+/// The certificate that TCP clients see, if any; a new one holds for new connections.
+#[derive(Debug, Clone, Default)]
+pub struct Certificate(Arc<RwLock<Option<Arc<ServerConfig>>>>);
+
+impl Certificate {
+    /// The present one.
+    #[must_use]
+    pub fn get(&self) -> Option<Arc<ServerConfig>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// From now on another one, or none.
+    pub fn set(&self, config: Option<Arc<ServerConfig>>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+}
+
 enum Stream {
-    Tcp(TcpStream),
+    Tcp(TcpStream, IpAddr, Option<Arc<ServerConfig>>),
     Unix(UnixStream),
 }
 
@@ -150,7 +197,7 @@ async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, peer: Peer, rou
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(32 * 1024);
     // How a client's connection ends is its own affair.
-    if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
+    if let Err(error) = http.serve_connection(TokioIo::new(Bounded::new(stream, TAKE)), service).await {
         tracing::debug!("a connection ended: {error}");
     }
 }

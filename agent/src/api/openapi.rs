@@ -9,7 +9,8 @@ use super::problem::Kind;
 use super::schema;
 
 /// Problems that any operation can have.
-const EVERYWHERE: [Kind; 5] = [Kind::BadRequest, Kind::Unauthorized, Kind::CrossOrigin, Kind::WrongHost, Kind::MethodNotAllowed];
+const EVERYWHERE: [Kind; 6] =
+    [Kind::BadRequest, Kind::Unauthorized, Kind::CrossOrigin, Kind::WrongHost, Kind::MethodNotAllowed, Kind::TooFast];
 
 /// The document of these operations.
 pub(super) fn document(operations: &[Operation]) -> String {

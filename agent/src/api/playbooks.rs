@@ -17,6 +17,7 @@ use super::App;
 use super::body::{self, is_yaml, media_type};
 use super::operation::{Answer, JSON, Operation, YAML};
 use super::problem::{Kind, Problem, internal};
+use crate::daemon::cluster;
 use crate::playbook_file::{self, Override, ReadError, Rejected};
 
 /// Most files of the folder that are looked at.
@@ -28,11 +29,11 @@ pub(super) fn operations() -> Vec<Operation> {
             method: "get",
             path: "/v1/playbooks",
             id: "listPlaybooks",
-            summary: "The playbooks in the configured folder",
+            summary: "The playbooks in the configured folder, and those in etcd",
             parameters: &[],
             body: &[],
             answers: &[Answer { status: 200, description: "By name.", media: JSON, schema: "Playbooks" }],
-            problems: &[Kind::Internal],
+            problems: &[Kind::Internal, Kind::Unavailable],
             route: get(list),
         },
         Operation {
@@ -50,29 +51,38 @@ pub(super) fn operations() -> Vec<Operation> {
 }
 
 async fn list(State(app): State<App>) -> Result<Response, Problem> {
-    let Some(folder) = app.daemon().config().playbooks.clone() else {
-        return Ok(body::json(StatusCode::OK, &json!({ "playbooks": [] })));
+    let mut playbooks = match app.daemon().config().playbooks.clone() {
+        None => Vec::new(),
+        Some(folder) => match tokio::task::spawn_blocking(move || names(&folder)).await {
+            Ok(Ok(playbooks)) => playbooks,
+            Ok(Err(error)) => return Err(internal(&error)),
+            Err(error) => return Err(internal(&error)),
+        },
     };
-    match tokio::task::spawn_blocking(move || names(&folder)).await {
-        Ok(Ok(playbooks)) => Ok(body::json(StatusCode::OK, &json!({ "playbooks": playbooks }))),
-        Ok(Err(error)) => Err(internal(&error)),
-        Err(error) => Err(internal(&error)),
+    if let Some(etcd) = app.daemon().etcd()? {
+        for (name, text) in cluster::playbooks(&etcd).await?.into_iter().take(MAX_FILES) {
+            // What is in the folder is what this host's people mean by the name.
+            if is_name(&name) && !playbooks.iter().any(|playbook| playbook["name"] == name.as_str()) {
+                playbooks.push(describe(&name, &parse(text, &[])));
+            }
+        }
     }
+    playbooks.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
+    Ok(body::json(StatusCode::OK, &json!({ "playbooks": playbooks })))
+}
+
+fn describe(name: &str, read: &Result<Playbook, ReadError>) -> Value {
+    let description = read.as_ref().ok().and_then(|playbook| playbook.description.clone());
+    json!({ "name": name, "valid": read.is_ok(), "description": description })
 }
 
 fn names(folder: &Path) -> std::io::Result<Vec<Value>> {
-    let mut names: Vec<String> = fs::read_dir(folder)?
+    let names: Vec<String> = fs::read_dir(folder)?
         .take(MAX_FILES)
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok()?.strip_suffix(".yaml").map(str::to_owned))
         .filter(|name| is_name(name))
         .collect();
-    names.sort();
-    let describe = |name: String| {
-        let read = playbook_file::read(&path(folder, &name), &[]);
-        let description = read.as_ref().ok().and_then(|playbook| playbook.description.clone());
-        json!({ "name": name, "valid": read.is_ok(), "description": description })
-    };
-    Ok(names.into_iter().map(describe).collect())
+    Ok(names.iter().map(|name| describe(name, &playbook_file::read(&path(folder, name), &[]))).collect())
 }
 
 fn path(folder: &Path, name: &str) -> PathBuf {
@@ -105,16 +115,21 @@ pub(super) fn given(text: String, overrides: &[Override]) -> Result<Playbook, Pr
     parse(text, overrides).map_err(refused)
 }
 
-/// The playbook of that name, with overrides.
-pub(super) fn named(folder: Option<&Path>, name: &str, overrides: &[Override]) -> Result<Playbook, Problem> {
-    let none = || Problem::new(Kind::NotFound, "there is no playbook of that name in the configured folder");
+/// The playbook of that name, with overrides: the folder's, else etcd's.
+pub(super) async fn named(app: &App, name: &str, overrides: &[Override]) -> Result<Playbook, Problem> {
     // Only a name can be a path's last part here; `..` and `/` are none.
-    let folder = folder.filter(|_| is_name(name)).ok_or_else(none)?;
-    let path = path(folder, name);
-    if !path.is_file() {
-        return Err(none());
+    if is_name(name) {
+        let path = app.daemon().config().playbooks.as_deref().map(|folder| path(folder, name));
+        if let Some(path) = path.filter(|path| path.is_file()) {
+            return playbook_file::read(&path, overrides).map_err(refused);
+        }
+        if let Some(etcd) = app.daemon().etcd()?
+            && let Some(text) = cluster::playbook(&etcd, name).await?
+        {
+            return given(text, overrides);
+        }
     }
-    playbook_file::read(&path, overrides).map_err(refused)
+    Err(Problem::new(Kind::NotFound, "there is no playbook of that name"))
 }
 
 fn refused(error: ReadError) -> Problem {

@@ -7,8 +7,10 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
+use crate::daemon::cluster::ClaimError;
 use crate::daemon::drills::start::StartError;
 use crate::daemon::store::StoreError;
+use crate::etcd::EtcdError;
 use crate::report::log::chain;
 
 /// The kinds of problem. Their `type` is a contract.
@@ -28,13 +30,14 @@ pub enum Kind {
     BadPlaybook,
     KeyReused,
     TooMany,
+    TooFast,
     Internal,
     Unavailable,
 }
 
 impl Kind {
     /// All of them, by status.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::BadRequest,
         Self::Unauthorized,
         Self::CrossOrigin,
@@ -48,6 +51,7 @@ impl Kind {
         Self::BadPlaybook,
         Self::KeyReused,
         Self::TooMany,
+        Self::TooFast,
         Self::Internal,
         Self::Unavailable,
     ];
@@ -67,6 +71,7 @@ impl Kind {
             Self::BadPlaybook => (422, "bad-playbook", "The playbook has problems"),
             Self::KeyReused => (422, "idempotency-key-reused", "The idempotency key was used for another request"),
             Self::TooMany => (429, "too-many", "As many as may be are there already"),
+            Self::TooFast => (429, "too-fast", "Requests come too fast"),
             Self::Internal => (500, "internal", "Something went wrong in the daemon"),
             Self::Unavailable => (503, "unavailable", "The daemon cannot do this now"),
         }
@@ -131,6 +136,7 @@ impl IntoResponse for Problem {
         match self.kind {
             Kind::Unauthorized => drop(headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
             Kind::TooMany | Kind::Unavailable => drop(headers.insert(header::RETRY_AFTER, HeaderValue::from_static("10"))),
+            Kind::TooFast => drop(headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"))),
             // What is left of the body is not read, so that the connection cannot go on.
             Kind::SlowBody | Kind::BodyTooLarge => drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close"))),
             _ => {}
@@ -145,9 +151,23 @@ impl From<StartError> for Problem {
             StartError::Overlap { id } => Self::new(Kind::Overlap, error.to_string()).with("drill", json!(id)),
             StartError::KeyReused { id } => Self::new(Kind::KeyReused, error.to_string()).with("drill", json!(id)),
             StartError::TooMany { .. } => Self::new(Kind::TooMany, error.to_string()),
+            StartError::Claim(ClaimError::Elsewhere { host, id }) => {
+                Self::new(Kind::Overlap, error.to_string()).with("drill", json!(id)).with("host", json!(host))
+            }
+            StartError::Claim(ClaimError::Busy | ClaimError::Etcd(_)) => {
+                tracing::error!("{}", chain(&error));
+                Self::new(Kind::Unavailable, error.to_string())
+            }
             StartError::Stopping => Self::new(Kind::Unavailable, error.to_string()),
             StartError::Store(_) | StartError::Thread(_) => internal(&error),
         }
+    }
+}
+
+impl From<EtcdError> for Problem {
+    fn from(error: EtcdError) -> Self {
+        tracing::error!("{}", chain(&error));
+        Self::new(Kind::Unavailable, error.to_string())
     }
 }
 

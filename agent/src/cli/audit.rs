@@ -1,13 +1,14 @@
 //! `stormdrill audit FILE…`: what configurations make of one request. Needs no privilege and opens no socket.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use stormdrill_core::audit::finding::Severity;
+use stormdrill_core::audit::finding::{Rule, Severity};
 use stormdrill_core::audit::layer::Layer;
-use stormdrill_core::audit::{self, File, Format, Input, json, text};
+use stormdrill_core::audit::{self, Audit, File, Format, Input, json, text};
 
 use crate::diagnostic::{Style, finding};
 
@@ -15,6 +16,9 @@ use crate::diagnostic::{Style, finding};
 const CLEAN: u8 = 0;
 const FOUND: u8 = 1;
 const BAD_USAGE: u8 = 64;
+
+/// Findings of one rule in one file that are shown.
+const MAX_SHOWN: usize = 8;
 
 /// What is worth exit code 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -136,9 +140,7 @@ pub fn run(arguments: &Arguments, style: Style, out: &mut dyn Write, err: &mut d
         let texts: Vec<&str> = texts.iter().map(|(_, text)| text.as_str()).collect();
         out.write_all(json::json(&audit, &texts).as_bytes())?;
     } else {
-        for found in &audit.findings {
-            out.write_all(finding::finding(found, &texts, style).as_bytes())?;
-        }
+        findings(&audit, &texts, style, out)?;
         out.write_all(text::text(&audit).as_bytes())?;
     }
     let limit = match arguments.fail_on {
@@ -149,6 +151,25 @@ pub fn run(arguments: &Arguments, style: Style, out: &mut dyn Write, err: &mut d
     };
     let found = audit.worst_severity().zip(limit).is_some_and(|(worst, limit)| worst >= limit);
     Ok(if found { FOUND } else { CLEAN })
+}
+
+/// Shows the findings. A dump of a mesh has the same one for hundreds of routes: the first few of each rule and file say it.
+fn findings(audit: &Audit, texts: &[(String, String)], style: Style, out: &mut dyn Write) -> io::Result<()> {
+    let mut shown: BTreeMap<(Option<usize>, Rule), usize> = BTreeMap::new();
+    for found in &audit.findings {
+        let count = shown.entry((found.place.map(|place| place.input), found.rule)).or_default();
+        *count += 1;
+        if *count <= MAX_SHOWN {
+            out.write_all(finding::finding(found, texts, style).as_bytes())?;
+        }
+    }
+    for ((input, rule), count) in shown {
+        if let Some(more) = count.checked_sub(MAX_SHOWN).filter(|more| *more > 0) {
+            let name = input.and_then(|input| texts.get(input)).map_or("the layers", |(name, _)| name);
+            writeln!(out, "{}: {}: {more} more in {name} (`--json` has them all)\n", rule.severity().as_str(), rule.as_str())?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads the files; `None` if one cannot be read, which was said then.

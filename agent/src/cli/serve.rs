@@ -1,17 +1,19 @@
 //! `stormdrill serve`: the daemon, until SIGTERM or SIGINT.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ServerConfig;
 use stormdrill_core::playbook::serve::Config;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
 use super::output;
-use crate::api::listen::{ListenError, Listener};
+use crate::api::listen::{Certificate, ListenError, Listener, activation};
 use crate::api::{self, App};
 use crate::config::{self, ConfigError};
 use crate::daemon::{Daemon, DaemonError};
@@ -28,6 +30,8 @@ enum ServeError {
     Daemon(#[from] DaemonError),
     #[error(transparent)]
     Listen(#[from] ListenError),
+    #[error("serve on {address}, which systemd passed and other hosts can reach, without a `token_file`")]
+    Exposed { address: SocketAddr },
 }
 
 /// Where the socket is if the configuration does not say.
@@ -35,9 +39,20 @@ pub(super) fn default_socket(journal_dir: &Path) -> PathBuf {
     journal_dir.join("api.sock")
 }
 
+/// What the files say, as they are read at the start and at each reload.
+struct Read {
+    config: Config,
+    token: Option<String>,
+    certificate: Option<Arc<ServerConfig>>,
+}
+
+fn read(file: Option<&Path>) -> Result<Read, ConfigError> {
+    let config = config::read(file)?;
+    Ok(Read { token: config::token(&config)?, certificate: config::certificate(&config)?, config })
+}
+
 pub(super) fn run(file: Option<&Path>, journal_dir: &Path) -> Exit {
-    let read = config::read(file).and_then(|config| Ok((config::token(&config)?, config)));
-    let (token, config) = match read {
+    let read = match read(file) {
         Ok(read) => read,
         Err(ConfigError::Rejected(error)) => {
             output::stderr(&diagnostic::render(&error, Style::of_stderr()));
@@ -48,7 +63,7 @@ pub(super) fn run(file: Option<&Path>, journal_dir: &Path) -> Exit {
             return Exit::Usage;
         }
     };
-    match serve(config, token, file, journal_dir) {
+    match serve(read, file, journal_dir) {
         Ok(()) => Exit::Pass,
         Err(error) => {
             log::complain(&log::chain(&error));
@@ -57,32 +72,49 @@ pub(super) fn run(file: Option<&Path>, journal_dir: &Path) -> Exit {
     }
 }
 
-fn serve(config: Config, token: Option<String>, file: Option<&Path>, journal_dir: &Path) -> Result<(), ServeError> {
+/// What systemd passed stands for what the configuration says of its kind; the path of the socket that is ours to remove comes along.
+async fn listeners(config: &Config, has_token: bool, journal_dir: &Path) -> Result<(Vec<Listener>, Option<PathBuf>), ServeError> {
+    let mut listeners = activation::passed()?;
+    if let Some(address) = activation::exposed(&listeners).filter(|_| !has_token) {
+        return Err(ServeError::Exposed { address });
+    }
+    let has = |unix: bool| listeners.iter().any(|listener| matches!(listener, Listener::Unix(_)) == unix);
+    let (has_unix, has_tcp) = (has(true), has(false));
+    // Bound before the daemon starts: a second one must not touch what belongs to the first.
+    let socket = (!has_unix).then(|| config.socket.clone().unwrap_or_else(|| default_socket(journal_dir)));
+    if let Some(socket) = &socket {
+        listeners.push(Listener::unix(socket).await?);
+    }
+    if !has_tcp {
+        for address in &config.listen {
+            listeners.push(Listener::tcp(*address).await?);
+        }
+    }
+    Ok((listeners, socket))
+}
+
+fn serve(read: Read, file: Option<&Path>, journal_dir: &Path) -> Result<(), ServeError> {
     // One thread for all clients: drills and the observation have theirs, and nothing here is worth a second.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Runtime)?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Runtime)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Runtime)?;
         let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::Runtime)?;
-        let socket = config.socket.clone().unwrap_or_else(|| default_socket(journal_dir));
-        // Bound before the daemon starts: a second one must not touch what belongs to the first.
-        let mut listeners = vec![Listener::unix(&socket).await?];
-        for address in &config.listen {
-            listeners.push(Listener::tcp(*address).await?);
-        }
+        let Read { config, token, certificate } = read;
+        let (listeners, socket) = listeners(&config, token.is_some(), journal_dir).await?;
         let connections = Arc::new(Semaphore::new(config.limits.connections));
-        let has_token = token.is_some();
-        let exposed = config.listen.iter().any(|address| !address.ip().to_canonical().is_loopback());
+        let tls = Certificate::default();
+        tls.set(certificate);
+        if token.is_some() && activation::exposed(&listeners).is_some() && tls.get().is_none() {
+            tracing::warn!("the token travels in the clear: give `tls` a certificate, or let other hosts in through a proxy that has one");
+        }
         let daemon = Arc::new(Daemon::start(config, journal_dir.to_owned())?);
         let app = App::new(Arc::clone(&daemon), token);
         let router = api::router(app.clone());
         let mut tasks = tokio::task::JoinSet::new();
         for listener in listeners {
-            output::stderr(&format!("serving on {}\n", listener.describe()));
-            tasks.spawn(listener.serve(router.clone(), Arc::clone(&connections)));
-        }
-        if has_token && exposed {
-            tracing::warn!("the token travels in the clear: let other hosts in through a proxy that speaks TLS");
+            output::stderr(&format!("serving on {}\n", listener.describe(&tls)));
+            tasks.spawn(listener.serve(router.clone(), Arc::clone(&connections), tls.clone()));
         }
         crate::notify::ready();
         output::stderr("ready\n");
@@ -95,7 +127,7 @@ fn serve(config: Config, token: Option<String>, file: Option<&Path>, journal_dir
                 _ = watchdog.tick(), if period.is_some() => if daemon.ready().is_ok() {
                     crate::notify::alive();
                 },
-                _ = hangup.recv() => reload(&daemon, &app, file, journal_dir),
+                _ = hangup.recv() => reload(&daemon, &app, &tls, file, journal_dir),
             }
         }
         crate::notify::stopping();
@@ -103,17 +135,18 @@ fn serve(config: Config, token: Option<String>, file: Option<&Path>, journal_dir
         // Clients that watch a drill see its end.
         daemon.drills.stop().await;
         tasks.shutdown().await;
-        // A socket that is gone already is gone.
-        let _ = std::fs::remove_file(&socket);
+        if let Some(socket) = socket {
+            // One that is gone already is gone.
+            let _ = std::fs::remove_file(socket);
+        }
         daemon.stop_observing();
         Ok(())
     })
 }
 
 /// Reads the configuration again. Whatever is wrong with it, the daemon goes on with the one it has.
-fn reload(daemon: &Daemon, app: &App, file: Option<&Path>, journal_dir: &Path) {
-    let read = config::read(file).and_then(|config| Ok((config::token(&config)?, config)));
-    let (token, config) = match read {
+fn reload(daemon: &Daemon, app: &App, tls: &Certificate, file: Option<&Path>, journal_dir: &Path) {
+    let Read { config, token, certificate } = match read(file) {
         Ok(read) => read,
         Err(error) => {
             if let ConfigError::Rejected(error) = &error {
@@ -126,6 +159,7 @@ fn reload(daemon: &Daemon, app: &App, file: Option<&Path>, journal_dir: &Path) {
     match daemon.reload(config, journal_dir.to_owned()) {
         Ok(()) => {
             app.set_token(token);
+            tls.set(certificate);
             output::stderr("reloaded\n");
         }
         Err(error) => tracing::error!("the configuration was not reloaded: {}", log::chain(&error)),

@@ -53,6 +53,7 @@ impl Latest {
 pub struct Observing {
     stop: Arc<AtomicBool>,
     is_alive: Arc<AtomicBool>,
+    is_attached: Arc<AtomicBool>,
     latest: Arc<Latest>,
     thread: JoinHandle<()>,
 }
@@ -68,6 +69,7 @@ impl Observing {
             Probe::attach(&ProbeConfig { cgroup, edges: &observe.edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
         let session = Session::new(probe, &observe.edges, TrackConfig { marker: observe.marker.clone(), ..TrackConfig::default() });
         let (stop, is_alive, latest) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)), Arc::new(Latest::default()));
+        let is_attached = Arc::new(AtomicBool::new(true));
         let observer = Observer {
             labels: observe.edges.iter().map(|edge| metrics.label(edge)).collect(),
             before: vec![Seen::default(); observe.edges.len()],
@@ -78,6 +80,7 @@ impl Observing {
             session,
             metrics,
             latest: Arc::clone(&latest),
+            is_attached: Arc::clone(&is_attached),
         };
         let (ending, alive) = (Arc::clone(&stop), Arc::clone(&is_alive));
         let thread = std::thread::Builder::new()
@@ -89,13 +92,19 @@ impl Observing {
                 alive.store(false, Ordering::Relaxed);
             })
             .map_err(ObserveError::Thread)?;
-        Ok(Self { stop, is_alive, latest, thread })
+        Ok(Self { stop, is_alive, is_attached, latest, thread })
     }
 
     /// Whether it still counts.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.is_alive.load(Ordering::Relaxed)
+    }
+
+    /// Whether the kernel says that all its hooks are in place. Somebody can take one off, and a cgroup that is removed takes them along.
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        self.is_attached.load(Ordering::Relaxed)
     }
 
     /// The last final window.
@@ -130,6 +139,7 @@ struct Observer {
     run_times: BTreeMap<String, Duration>,
     metrics: Arc<Metrics>,
     latest: Arc<Latest>,
+    is_attached: Arc<AtomicBool>,
 }
 
 impl Observer {
@@ -183,7 +193,12 @@ impl Observer {
         self.metrics.lost(grown(snapshot.health.events_lost, self.lost));
         self.lost = snapshot.health.events_lost;
         self.metrics.unknown_role(snapshot.health.unknown_role_connections);
-        self.metrics.attached(self.session.attached());
+        let attached = self.session.attached();
+        self.metrics.attached(attached);
+        let all = attached.ingress && attached.egress && attached.sock_ops;
+        if self.is_attached.swap(all, Ordering::Relaxed) && !all {
+            tracing::error!("the kernel has let go of a hook of the constant observation ({attached:?}): a restart attaches it again");
+        }
         for (program, now) in self.session.run_times() {
             let before = self.run_times.insert(program.to_owned(), now).unwrap_or_default();
             self.metrics.bpf_run(program, now.saturating_sub(before).as_secs_f64());

@@ -132,32 +132,7 @@ impl Netlink {
     /// `None` if the table changed meanwhile.
     fn dump_once(&mut self, operation: &str, kind: u16, body: &[u8]) -> Result<Option<Vec<Vec<u8>>>, NetlinkError> {
         self.send(operation, kind, NLM_F_REQUEST | NLM_F_DUMP, body)?;
-        let mut bodies = Vec::new();
-        let mut is_consistent = true;
-        loop {
-            for message in self.receive(operation)? {
-                is_consistent &= message.flags & NLM_F_DUMP_INTR == 0;
-                match message.kind {
-                    NLMSG_ERROR => {
-                        outcome(operation, &message)?;
-                        return Err(NetlinkError::Malformed { operation: operation.to_owned() });
-                    }
-                    NLMSG_DONE => {
-                        // A dump that failed half-way says so in its end.
-                        let code = u32_at(&message.body, 0).unwrap_or(0).cast_signed();
-                        if code < 0 {
-                            return Err(NetlinkError::Refused {
-                                operation: operation.to_owned(),
-                                explanation: None,
-                                source: io::Error::from_raw_os_error(-code),
-                            });
-                        }
-                        return Ok(is_consistent.then_some(bodies));
-                    }
-                    _ => bodies.push(message.body),
-                }
-            }
-        }
+        collect(operation, || self.receive(operation))
     }
 
     fn send(&mut self, operation: &str, kind: u16, flags: u16, body: &[u8]) -> Result<(), NetlinkError> {
@@ -212,6 +187,36 @@ struct Message {
     body: Vec<u8>,
 }
 
+/// Puts a dump together from its datagrams; `None` if the table changed meanwhile.
+fn collect(operation: &str, mut receive: impl FnMut() -> Result<Vec<Message>, NetlinkError>) -> Result<Option<Vec<Vec<u8>>>, NetlinkError> {
+    let mut bodies = Vec::new();
+    let mut is_consistent = true;
+    loop {
+        for message in receive()? {
+            is_consistent &= message.flags & NLM_F_DUMP_INTR == 0;
+            match message.kind {
+                NLMSG_ERROR => {
+                    outcome(operation, &message)?;
+                    return Err(NetlinkError::Malformed { operation: operation.to_owned() });
+                }
+                NLMSG_DONE => {
+                    // A dump that failed half-way says so in its end.
+                    let code = u32_at(&message.body, 0).unwrap_or(0).cast_signed();
+                    if code < 0 {
+                        return Err(NetlinkError::Refused {
+                            operation: operation.to_owned(),
+                            explanation: None,
+                            source: io::Error::from_raw_os_error(code.saturating_neg()),
+                        });
+                    }
+                    return Ok(is_consistent.then_some(bodies));
+                }
+                _ => bodies.push(message.body),
+            }
+        }
+    }
+}
+
 /// What an acknowledgement says: done, or the errno with the kernel's explanation.
 fn outcome(operation: &str, message: &Message) -> Result<(), NetlinkError> {
     let code = u32_at(&message.body, 0).ok_or_else(|| NetlinkError::Malformed { operation: operation.to_owned() })?.cast_signed();
@@ -256,6 +261,30 @@ mod tests {
     fn an_acknowledgement_is_success() {
         let message = Message { kind: NLMSG_ERROR, flags: 0, body: vec![0; 20] };
         assert!(outcome("x", &message).is_ok());
+    }
+
+    fn part(kind: u16, flags: u16, code: i32) -> Message {
+        let mut body = code.to_ne_bytes().to_vec();
+        body.resize(20, 0);
+        Message { kind, flags, body }
+    }
+
+    #[test]
+    fn a_dump_that_fails_at_any_point_is_an_error_and_never_an_empty_table() {
+        const ENTRY: u16 = 16;
+        let dump = |datagrams: Vec<Vec<Message>>| {
+            let mut datagrams = datagrams.into_iter();
+            let broken = || NetlinkError::Transport { operation: "dump".to_owned(), source: io::ErrorKind::ConnectionReset.into() };
+            collect("dump", || datagrams.next().ok_or_else(broken))
+        };
+        // At once, half-way, in its end, and not at all.
+        assert_eq!(dump(vec![vec![part(NLMSG_ERROR, 0, -libc::EPERM)]]).unwrap_err().errno(), Some(libc::EPERM));
+        assert!(dump(vec![vec![part(ENTRY, 0, 0)], vec![part(NLMSG_ERROR, 0, 0)]]).is_err());
+        assert_eq!(dump(vec![vec![part(ENTRY, 0, 0), part(NLMSG_DONE, 0, -libc::ENOMEM)]]).unwrap_err().errno(), Some(libc::ENOMEM));
+        assert!(dump(vec![vec![part(ENTRY, 0, 0)]]).is_err());
+        // One that changed under the reader is read again, and a whole one counts.
+        assert_eq!(dump(vec![vec![part(ENTRY, NLM_F_DUMP_INTR, 0)], vec![part(NLMSG_DONE, 0, 0)]]).unwrap(), None);
+        assert_eq!(dump(vec![vec![part(ENTRY, 0, 0)], vec![part(NLMSG_DONE, 0, 0)]]).unwrap().map(|bodies| bodies.len()), Some(1));
     }
 
     #[test]

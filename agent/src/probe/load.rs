@@ -18,9 +18,38 @@ use super::{Attached, Probe, ProbeConfig, ProbeError, rules, sockets};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probe.o"));
 
-/// The programs of each direction, by their place in its array, as they call each other.
-const CHAINS: [(&str, &[&str]); 2] =
-    [("INGRESS_PROGRAMS", &["probe_ingress", "adopt_ingress", "early_ingress"]), ("EGRESS_PROGRAMS", &["probe_egress", "adopt_egress"])];
+/// The programs of each direction, by their place in its array, as they call each other (`hook::program` of the kernel crate).
+const CHAINS: [(&str, &[&str]); 2] = [
+    (
+        "INGRESS_PROGRAMS",
+        &[
+            "probe_ingress",
+            "passive_ingress",
+            "http2_ingress",
+            "redis_ingress",
+            "mysql_ingress",
+            "postgres_ingress",
+            "detect_ingress",
+            "order_ingress",
+            "adopt_ingress",
+            "early_ingress",
+        ],
+    ),
+    (
+        "EGRESS_PROGRAMS",
+        &[
+            "probe_egress",
+            "passive_egress",
+            "http2_egress",
+            "redis_egress",
+            "mysql_egress",
+            "postgres_egress",
+            "detect_egress",
+            "order_egress",
+            "adopt_egress",
+        ],
+    ),
+];
 
 /// The links that keep the programs in place; each is closed with its descriptor.
 pub(super) struct Links {
@@ -51,7 +80,8 @@ pub(super) fn attach(config: &ProbeConfig<'_>) -> Result<Probe, ProbeError> {
     let rules = rules::of_edges(config.edges)?;
     raise_memlock();
     let cgroup = File::open(&config.cgroup).map_err(|source| ProbeError::Cgroup { cgroup: config.cgroup.clone(), source })?;
-    let mut object = EbpfLoader::new().map_max_entries("EVENTS", config.ring_bytes).load(OBJECT).map_err(refused)?;
+    let mut object =
+        EbpfLoader::new().map_max_entries("EVENTS", config.ring_bytes).map_max_entries("EARLY", cpus()).load(OBJECT).map_err(refused)?;
 
     let count = u32::try_from(config.edges.len()).unwrap_or(u32::MAX);
     let events = if config.events { Settings::EVENTS } else { 0 };
@@ -113,6 +143,11 @@ pub(super) fn attach(config: &ProbeConfig<'_>) -> Result<Probe, ProbeError> {
 fn take<M: TryFrom<Map, Error = aya::maps::MapError>>(object: &mut Ebpf, name: &'static str) -> Result<M, ProbeError> {
     let found = object.take_map(name).ok_or(ProbeError::Missing { name })?;
     M::try_from(found).map_err(map(name))
+}
+
+/// CPUs that this machine may ever have.
+fn cpus() -> u32 {
+    aya::util::nr_cpus().ok().and_then(|count| u32::try_from(count).ok()).unwrap_or(1)
 }
 
 fn map(map: &'static str) -> impl Fn(aya::maps::MapError) -> ProbeError {

@@ -18,6 +18,11 @@ use stormdrill_core::edge::{Cidr, EdgeSpec, PortRange, Role};
 use stormdrill_core::fault::{Direction, FaultKind, FaultSpec};
 use stormdrill_core::stats::beta::{binomial_at_least, binomial_at_most};
 
+/// The one of two amounts that this run asks for: `cargo xtask test` runs most kernels in short.
+pub(crate) fn amount<T>(full: T, short: T) -> T {
+    if std::env::var_os("STORMDRILL_SHORT").is_some() { short } else { full }
+}
+
 /// Runs a test in a scratch namespace whose loopback is up.
 pub(crate) fn in_namespace(test: impl FnOnce() + Send) {
     netns::in_scratch(|| {

@@ -23,7 +23,9 @@ pub(crate) struct Daemon {
 fn write(agent: &Agent, config: &str) -> PathBuf {
     let path = agent.path("serve.yaml");
     let state = agent.path("kept");
-    fs::write(&path, format!("listen: 127.0.0.1:0\nstate_dir: {}\n{config}", state.display())).unwrap();
+    // A test asks again and again until something holds, faster than any client should.
+    let limits = if config.contains("limits:") { "" } else { "limits: {requests: 100000}\n" };
+    fs::write(&path, format!("listen: 127.0.0.1:0\nstate_dir: {}\n{limits}{config}", state.display())).unwrap();
     path
 }
 
@@ -37,10 +39,19 @@ impl Daemon {
     /// Starts it by this command.
     fn of(command: &mut Command) -> Self {
         let mut process = Process::start(command);
-        let prefix = "serving on http://";
-        let address = process.wait_for(prefix)[prefix.len()..].to_owned();
+        let line = process.wait_for("serving on http");
+        let address = line.rsplit('/').next().unwrap().to_owned();
         process.wait_for("ready");
         Self { process, address }
+    }
+
+    /// Starts it on what it takes for a host of another name.
+    pub(crate) fn start_on_host(agent: &Agent, host: &str, config: &str) -> Self {
+        let path = write(agent, config);
+        let mut command = Command::new("unshare");
+        command.args(["--uts", "sh", "-c", "hostname \"$0\" && exec \"$@\"", host]);
+        let agent = agent.command(&["serve", "--config", path.to_str().unwrap()]);
+        Self::of(command.arg(agent.get_program()).args(agent.get_args()))
     }
 
     /// Starts it as systemd would, which listens on `socket`.
@@ -129,6 +140,13 @@ impl Daemon {
         write(agent, config);
         self.process.signal(Signal::SIGHUP);
         self.process.wait_for(expected)
+    }
+
+    /// Its memory, in KiB.
+    pub(crate) fn memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
     /// Ends it in good order.

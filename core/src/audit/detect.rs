@@ -3,7 +3,7 @@
 use super::Format;
 use super::source::Source;
 use super::tree::Node;
-use super::{envoy, haproxy, kubernetes, nginx, spring, yaml};
+use super::{aws, envoy, haproxy, kubernetes, nginx, spring, yaml};
 
 /// The format, if one is recognised.
 pub(super) fn format(text: &str) -> Option<Format> {
@@ -12,6 +12,9 @@ pub(super) fn format(text: &str) -> Option<Format> {
     }
     if nginx::looks_like(text) {
         return Some(Format::Nginx);
+    }
+    if aws::looks_like(text) {
+        return Some(Format::Aws);
     }
     let documents = yaml::read(&Source::new(0, text)).ok()?;
     documents.iter().find_map(of_tree)

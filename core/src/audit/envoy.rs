@@ -48,5 +48,8 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<Vec<Policy>, Refused> {
 /// Whether a tree is Envoy's.
 pub(super) fn looks_like(node: &Node) -> bool {
     const KNOWN: [&str; 6] = ["static_resources", "dynamic_resources", "configs", "virtual_hosts", "filter_chains", "route_config"];
-    KNOWN.iter().any(|key| node.items().iter().any(|item| item.entry(key).is_some()))
+    // A discovery response has its route configurations further down.
+    let mut routes = false;
+    node.each_map(&mut |map| routes |= map.entry("virtual_hosts").is_some());
+    routes || KNOWN.iter().any(|key| node.items().iter().any(|item| item.entry(key).is_some()))
 }

@@ -28,7 +28,7 @@ impl Severity {
 macro_rules! rules {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $severity:ident;)*) => {
         /// The rules of the auditor. Names and severities are a contract; `docs/audit.md` explains each.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Rule {
             $($(#[$doc])* $variant,)*
         }

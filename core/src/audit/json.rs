@@ -14,16 +14,17 @@ pub const SCHEMA: &str = "stormdrill/audit/1";
 /// The whole of it, indented, with a line feed at its end. `texts` are the inputs' texts, empty for a stated layer.
 #[must_use]
 pub fn json(audit: &Audit, texts: &[&str]) -> String {
+    let places = &mut Positions::new(texts);
     let view = AuditView {
         schema: SCHEMA,
-        layers: audit.layers.iter().enumerate().map(|(input, layer)| layer_view(input, layer, texts)).collect(),
+        layers: audit.layers.iter().map(|layer| layer_view(layer, places)).collect(),
         worst_case: audit.ways.first().map(|way| worst_view(audit, way)),
         by_failure: audit
             .ways
             .iter()
             .map(|way| ByFailure { failure: way.start.to_string(), calls: way.calls.product, unlimited: way.calls.unlimited })
             .collect(),
-        findings: audit.findings.iter().map(|finding| finding_view(finding, audit, texts)).collect(),
+        findings: audit.findings.iter().map(|finding| finding_view(finding, audit, places)).collect(),
     };
     let mut text = serde_json::to_string_pretty(&view).expect("views are plain data with text keys");
     text.push('\n');
@@ -103,11 +104,10 @@ struct FindingView<'a> {
     help: Option<&'a str>,
 }
 
-fn layer_view<'a>(input: usize, layer: &'a Layer, texts: &[&str]) -> LayerView<'a> {
-    let text = texts.get(input).copied().unwrap_or_default();
+fn layer_view<'a>(layer: &'a Layer, places: &mut Positions<'_>) -> LayerView<'a> {
     let route = |policy: &'a Policy| RouteView {
         name: &policy.name,
-        line: policy.place.map(|place| place.line_and_column(text).0),
+        line: policy.place.map(|place| places.find(place).0),
         retries_on: &policy.words,
         tries: tries_views(policy),
         try_timeout_ms: policy.try_timeout.map(|limit| limit.as_secs_f64() * 1e3),
@@ -149,8 +149,8 @@ fn worst_view<'a>(audit: &'a Audit, way: &Way) -> WorstView<'a> {
     }
 }
 
-fn finding_view<'a>(finding: &'a Finding, audit: &'a Audit, texts: &[&str]) -> FindingView<'a> {
-    let at = finding.place.map(|place: Place| place.line_and_column(texts.get(place.input).copied().unwrap_or_default()));
+fn finding_view<'a>(finding: &'a Finding, audit: &'a Audit, places: &mut Positions<'_>) -> FindingView<'a> {
+    let at = finding.place.map(|place| places.find(place));
     FindingView {
         rule: finding.rule.as_str(),
         severity: finding.rule.severity().as_str(),
@@ -160,5 +160,33 @@ fn finding_view<'a>(finding: &'a Finding, audit: &'a Audit, texts: &[&str]) -> F
         message: &finding.message,
         label: &finding.label,
         help: finding.help.as_deref(),
+    }
+}
+
+/// Lines and columns, both from one. Places come in the order of the file, so each search goes on from the last: tens of thousands of
+/// findings in one line of some megabytes are read once.
+struct Positions<'a> {
+    texts: &'a [&'a str],
+    /// By input: how far it was read, and the line and column there.
+    reached: Vec<(usize, usize, usize)>,
+}
+
+impl<'a> Positions<'a> {
+    fn new(texts: &'a [&'a str]) -> Self {
+        Self { texts, reached: vec![(0, 1, 1); texts.len()] }
+    }
+
+    fn find(&mut self, place: Place) -> (usize, usize) {
+        let (Some(text), Some(reached)) = (self.texts.get(place.input), self.reached.get_mut(place.input)) else {
+            return (1, 1);
+        };
+        if place.start < reached.0 {
+            *reached = (0, 1, 1);
+        }
+        for c in text.get(reached.0..place.start).unwrap_or_default().chars() {
+            *reached = if c == '\n' { (reached.0, reached.1 + 1, 1) } else { (reached.0, reached.1, reached.2 + 1) };
+        }
+        reached.0 = place.start;
+        (reached.1, reached.2)
     }
 }

@@ -148,8 +148,17 @@ impl Kinds {
 
     /// The kinds that were named, without the statuses that came in as part of a whole class such as `5xx`.
     pub(super) fn singled_out(&self) -> impl Iterator<Item = Kind> + '_ {
-        let whole = |status: u16| (0..100).filter(|low| self.contains(Kind::Http(status / 100 * 100 + low))).count() > 20;
-        let grpc = self.0.iter().filter(|kind| matches!(kind, Kind::Grpc(_))).count() > 12;
+        let mut classes = [0_u16; 6];
+        let mut grpc = 0;
+        for kind in &self.0 {
+            match kind {
+                Kind::Http(status) => classes[usize::from(status / 100).min(5)] += 1,
+                Kind::Grpc(_) => grpc += 1,
+                _ => {}
+            }
+        }
+        let whole = move |status: u16| classes[usize::from(status / 100).min(5)] > 20;
+        let grpc = grpc > 12;
         self.iter().filter(move |kind| match kind {
             Kind::Http(status) => !whole(*status),
             Kind::Grpc(_) => !grpc,

@@ -1,5 +1,5 @@
 //! Kubernetes manifests, as many as a file has: Istio's VirtualService and DestinationRule, Linkerd's annotations and ServiceProfile,
-//! ingress-nginx's annotations, Traefik's Middleware.
+//! ingress-nginx's annotations, Gateway API's HTTPRoute, Traefik's Middleware.
 
 use super::layer::Policy;
 use super::source::Source;
@@ -9,6 +9,8 @@ use super::{Refused, yaml};
 mod istio;
 
 mod linkerd;
+
+mod gateway_api;
 
 mod ingress_nginx;
 
@@ -26,7 +28,10 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<Vec<Policy>, Refused> {
             "VirtualService" => istio::policies(source, manifest, &manifests, &mut policies),
             "Ingress" => policies.extend(ingress_nginx::policy(source, manifest)),
             "ServiceProfile" => linkerd::profile(source, manifest, &mut policies),
-            "Service" | "HTTPRoute" | "GRPCRoute" => policies.extend(linkerd::annotated(source, manifest)),
+            "Service" | "HTTPRoute" | "GRPCRoute" => {
+                policies.extend(linkerd::annotated(source, manifest));
+                gateway_api::policies(source, manifest, &mut policies);
+            }
             "Middleware" => policies.extend(traefik::manifest(source, manifest)),
             _ => {}
         }

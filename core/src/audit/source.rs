@@ -1,5 +1,6 @@
 //! A text that is being read, and what was found in it so far.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use super::finding::{Finding, Rule};
@@ -11,6 +12,8 @@ pub(super) struct Source<'a> {
     input: usize,
     text: &'a str,
     findings: Vec<Found>,
+    /// Positions in `findings` by place and rule: a dump of a mesh has tens of thousands.
+    by_place: HashMap<(Option<Place>, Rule), Vec<usize>>,
     /// The route that is being looked at: findings belong to it.
     policy: Option<Place>,
 }
@@ -23,8 +26,8 @@ pub(super) struct Found {
 }
 
 impl<'a> Source<'a> {
-    pub(super) const fn new(input: usize, text: &'a str) -> Self {
-        Self { input, text, findings: Vec::new(), policy: None }
+    pub(super) fn new(input: usize, text: &'a str) -> Self {
+        Self { input, text, findings: Vec::new(), by_place: HashMap::new(), policy: None }
     }
 
     pub(super) const fn text(&self) -> &'a str {
@@ -45,11 +48,14 @@ impl<'a> Source<'a> {
 
     /// Takes a finding. The same one may come from many routes that inherit a line: it is kept once, as the file's.
     pub(super) fn report(&mut self, finding: Finding) {
-        let same = self.findings.iter_mut().find(|found| found.finding == finding);
-        match same {
-            Some(found) if found.policy == self.policy => {}
-            Some(found) => found.policy = None,
-            None => self.findings.push(Found { policy: self.policy, finding }),
+        let here = self.by_place.entry((finding.place, finding.rule)).or_default();
+        match here.iter().find(|at| self.findings[**at].finding == finding) {
+            Some(at) if self.findings[*at].policy == self.policy => {}
+            Some(at) => self.findings[*at].policy = None,
+            None => {
+                here.push(self.findings.len());
+                self.findings.push(Found { policy: self.policy, finding });
+            }
         }
     }
 

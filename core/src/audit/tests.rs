@@ -10,7 +10,7 @@ use super::layer::Tries;
 use super::*;
 
 /// The configurations whose audits are shown word for word in the agent's tests, one of each format at least.
-const FILES: [(&str, Format, &str); 9] = [
+const FILES: [(&str, Format, &str); 10] = [
     ("edge.conf", Format::Nginx, include_str!("../../../agent/tests/golden/audit/edge.conf")),
     ("dump.conf", Format::Nginx, include_str!("../../../agent/tests/golden/audit/dump.conf")),
     ("haproxy.cfg", Format::Haproxy, include_str!("../../../agent/tests/golden/audit/haproxy.cfg")),
@@ -19,6 +19,7 @@ const FILES: [(&str, Format, &str); 9] = [
     ("mesh.yaml", Format::Kubernetes, include_str!("../../../agent/tests/golden/audit/mesh.yaml")),
     ("orders-grpc.json", Format::Grpc, include_str!("../../../agent/tests/golden/audit/orders-grpc.json")),
     ("traefik.yaml", Format::Traefik, include_str!("../../../agent/tests/golden/audit/traefik.yaml")),
+    ("aws-config", Format::Aws, include_str!("../../../agent/tests/golden/audit/aws-config")),
     ("application.yaml", Format::Spring, include_str!("../../../agent/tests/golden/audit/application.yaml")),
 ];
 
@@ -187,6 +188,20 @@ fn envoy_does_not_retry_a_call_that_ran_out_of_the_routes_time() {
 }
 
 #[test]
+fn yaml_anchors_and_merge_keys_are_followed_and_what_is_written_wins() {
+    let text = "x: &retry {retry_on: reset, num_retries: 4, per_try_timeout: 1s}
+virtual_hosts:
+- routes:
+  - {match: {prefix: /a}, route: {cluster: c, timeout: 9s, retry_policy: *retry}}
+  - {match: {prefix: /b}, route: {cluster: c, timeout: 9s, retry_policy: {<<: *retry, num_retries: 2}}}
+  - {match: {prefix: /c}, route: {cluster: c, timeout: 9s, retry_policy: {num_retries: 1, <<: *retry}}}
+";
+    let policies = &one(text).layers[0].policies;
+    let tries: Vec<Tries> = policies.iter().map(|policy| policy.tries(Kind::Reset)).collect();
+    assert_eq!(tries, [5, 3, 2].map(Tries::AtMost));
+}
+
+#[test]
 fn istio_retries_what_nobody_asked_it_to() {
     let service = |route: &str| {
         format!(
@@ -248,6 +263,29 @@ fn a_gateway_over_a_mesh_over_a_client_library_is_as_bad_as_their_product() {
     assert_eq!(worst.retrying().count(), 3);
     let last: Vec<Rule> = found.findings.iter().rev().take(3).map(|finding| finding.rule).collect();
     assert!(last.contains(&Rule::SeveralLayers) && last.contains(&Rule::TooManyCalls), "{last:?}");
+}
+
+#[test]
+fn the_aws_sdks_mode_decides_unless_a_number_is_set() {
+    let tries = |settings: &str| tries(&format!("[default]\nregion = x\n{settings}\n"), Kind::Http(503));
+    assert_eq!(tries("retry_mode = standard"), Tries::AtMost(3));
+    assert_eq!(tries("retry_mode=legacy\nmax_attempts=7"), Tries::AtMost(7));
+    assert_eq!(tries("retry_mode = legacy"), Tries::Unlimited);
+    assert_eq!(tries(""), Tries::Unlimited);
+    assert_eq!(rules("[default]\nretry_mode = standard\n"), []);
+}
+
+#[test]
+fn a_gateway_apis_attempts_are_retries() {
+    let route = |retry: &str| {
+        format!(
+            "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nspec: {{rules: [{{retry: {retry}, timeouts: {{request: 2s, backendRequest: 500ms}}}}]}}"
+        )
+    };
+    assert_eq!(tries(&route("{attempts: 2, codes: [503]}"), Kind::Http(503)), Tries::AtMost(3));
+    assert_eq!(tries(&route("{attempts: 2, codes: [503]}"), Kind::Http(500)), Tries::AtMost(1));
+    assert_eq!(rules(&route("{attempts: 2, codes: [503]}")), []);
+    assert_eq!(rules(&route("{codes: [503, 404]}")), [Rule::UnlimitedTries, Rule::RetriesRefusals]);
 }
 
 /// Whatever is read, nothing panics, and every place can be shown.

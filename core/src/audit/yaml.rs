@@ -51,7 +51,7 @@ fn parse(text: &str) -> Result<Vec<Spanned<Raw>>, serde_saphyr::Error> {
             max_replay_stack_depth: 16,
         },
         duplicate_keys: DuplicateKeyPolicy::PassThrough,
-        merge_keys: MergeKeyPolicy::AsOrdinary,
+        merge_keys: MergeKeyPolicy::Merge,
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
         with_snippet: false,
     };

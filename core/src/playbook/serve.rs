@@ -31,6 +31,8 @@ pub struct Config {
     pub socket: Option<PathBuf>,
     /// `token_file`: the file whose first line is the bearer token that TCP clients have to know.
     pub token_file: Option<PathBuf>,
+    /// `tls`: the certificate that TCP clients see; without it they speak plain HTTP.
+    pub tls: Option<Tls>,
     /// `state_dir`: where results are kept. Default `/var/lib/stormdrill`.
     pub state_dir: PathBuf,
     /// `playbooks`: the folder from which drills can be started by name.
@@ -41,6 +43,33 @@ pub struct Config {
     pub retention: usize,
     /// `limits`.
     pub limits: Limits,
+    /// `etcd`: what the daemons of several hosts share; `None` is a host of its own.
+    pub etcd: Option<Etcd>,
+}
+
+/// A certificate, in files of PEM that are read at the start and at each reload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate, its chain behind it.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// An etcd in which hosts see each other's drills, and find playbooks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Etcd {
+    /// URLs, at least one; they are tried in turn.
+    pub endpoints: Vec<String>,
+    /// What all keys begin with, without a slash at the end. Default `/stormdrill`.
+    pub prefix: String,
+    /// The authorities to trust, for https; the system's if not given.
+    pub ca: Option<PathBuf>,
+}
+
+impl Etcd {
+    /// What keys begin with if nothing is said.
+    pub const PREFIX: &str = "/stormdrill";
 }
 
 /// What is always observed.
@@ -65,11 +94,13 @@ pub struct Limits {
     pub connections: usize,
     /// Largest body in bytes, 1 KiB to 1 MiB.
     pub body_bytes: usize,
+    /// Requests a second that one address may keep up, 1 to 100,000; twice as many at once.
+    pub requests: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { drills: 4, connections: 256, body_bytes: 256 * 1024 }
+        Self { drills: 4, connections: 256, body_bytes: 256 * 1024, requests: 100 }
     }
 }
 
@@ -79,11 +110,13 @@ impl Default for Config {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 9464))],
             socket: None,
             token_file: None,
+            tls: None,
             state_dir: PathBuf::from("/var/lib/stormdrill"),
             playbooks: None,
             observe: None,
             retention: 100,
             limits: Limits::default(),
+            etcd: None,
         }
     }
 }
@@ -107,12 +140,16 @@ mod tests {
     fn every_key_is_read() {
         let config = parse(
             "listen: [127.0.0.1:1, \"[::1]:2\"]\nsocket: /s\ntoken_file: /t\nstate_dir: /d\nplaybooks: /p\nretention: 7\n\
-             limits: {drills: 2, connections: 9, body_bytes: 2048}\n\
+             limits: {drills: 2, connections: 9, body_bytes: 2048, requests: 5}\n\
+             tls: {cert: /c, key: /k}\netcd: {endpoints: http://a:1, prefix: /x/, ca: /a}\n\
              observe: {ingress: {web: {port: 80}}, window: 2s}\n",
         )
         .unwrap();
         assert_eq!(config.listen, ["127.0.0.1:1".parse().unwrap(), "[::1]:2".parse().unwrap()]);
         assert_eq!((config.retention, config.limits.drills, config.limits.body_bytes), (7, 2, 2048));
+        assert_eq!((config.limits.requests, config.tls), (5, Some(Tls { cert: "/c".into(), key: "/k".into() })));
+        let etcd = Etcd { endpoints: vec!["http://a:1".to_owned()], prefix: "/x".to_owned(), ca: Some("/a".into()) };
+        assert_eq!(config.etcd, Some(etcd));
         let observe = config.observe.unwrap();
         assert_eq!((observe.edges[0].name.as_str(), observe.window), ("web", Duration::from_secs(2)));
     }
@@ -126,13 +163,14 @@ mod tests {
     #[test]
     fn problems_are_reported_together_each_with_its_line() {
         assert_eq!(
-            messages("lisen: 127.0.0.1:1\ntls: {}\nretention: 0\nlisten: here\nlimits: {drills: many}\n"),
+            messages("lisen: 127.0.0.1:1\netcd: {endpoints: [a]}\ntls: {cert: /c}\nretention: 0\nlisten: here\nlimits: {drills: many}\n"),
             [
                 "1: the configuration has no key `lisen`",
-                "2: `tls` is not in this version of stormdrill",
-                "3: `retention` is 0, and can be 1 to 10000",
-                "4: `listen`: `here` is no address with a port",
-                "5: `drills`: `many` is no whole number",
+                "2: `endpoints`: `a` is no URL",
+                "3: `tls` lacks `key`",
+                "4: `retention` is 0, and can be 1 to 10000",
+                "5: `listen`: `here` is no address with a port",
+                "6: `drills`: `many` is no whole number",
             ]
         );
     }

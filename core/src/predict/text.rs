@@ -45,7 +45,8 @@ pub(super) fn number(value: f64) -> String {
 }
 
 fn calls(value: f64) -> String {
-    if value == 1.0 { "1 call".to_owned() } else { format!("{} calls", number(value)) }
+    let number = number(value);
+    if number == "1" { "1 call".to_owned() } else { format!("{number} calls") }
 }
 
 fn percent(share: f64) -> String {

@@ -4,6 +4,7 @@
 mod bounds;
 mod databases;
 mod faults;
+mod grpc;
 mod pairing;
 mod properties;
 mod retries;

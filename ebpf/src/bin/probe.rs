@@ -1,4 +1,4 @@
-//! The probe's programs: one for each packet direction of a cgroup, one for the life of its TCP sockets.
+//! The probe's programs: those of each packet direction of a cgroup, and one for the life of its TCP sockets.
 #![no_std]
 #![no_main]
 // Atomic addition, see `count::add`.
@@ -10,6 +10,8 @@ mod classify;
 mod conns;
 #[path = "../probe/count.rs"]
 mod count;
+#[path = "../probe/detect.rs"]
+mod detect;
 #[path = "../probe/early.rs"]
 mod early;
 #[path = "../probe/events.rs"]
@@ -24,44 +26,94 @@ mod job;
 mod life;
 #[path = "../probe/maps.rs"]
 mod maps;
+#[path = "../probe/order.rs"]
+mod order;
 #[path = "../probe/packet.rs"]
 mod packet;
+#[path = "../probe/rings.rs"]
+mod rings;
+#[path = "../probe/scratch.rs"]
+mod scratch;
 #[path = "../probe/watch.rs"]
 mod watch;
 
 use aya_ebpf::{
+    bindings::__sk_buff,
     macros::{cgroup_skb, sock_ops},
     programs::{SkBuffContext, SockOpsContext},
 };
+use stormdrill_wire::{http1::Machine, http2::Http2, mysql::Mysql, passive::Passive, postgres::Postgres, redis::Redis};
+
+/// The bursts of each protocol: functions that the verifier goes through on their own.
+macro_rules! bursts {
+    ($($name:ident: $machine:ty;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            #[inline(never)]
+            pub extern "C" fn $name(skb: *mut __sk_buff) -> u32 {
+                job::burst::<$machine>(skb)
+            }
+        )*
+    };
+}
+
+bursts! {
+    burst_http1: Machine;
+    burst_http2: Http2;
+    burst_redis: Redis;
+    burst_mysql: Mysql;
+    burst_postgres: Postgres;
+    burst_passive: Passive;
+}
 
 /// Segments that reach a socket.
 #[cgroup_skb(ingress)]
 pub fn probe_ingress(ctx: SkBuffContext) -> i32 {
-    hook::see(&ctx, true, &maps::INGRESS_PROGRAMS)
+    hook::see(&ctx, true, &maps::INGRESS_PROGRAMS, burst_http1)
 }
 
 /// Segments that leave a socket.
 #[cgroup_skb(egress)]
 pub fn probe_egress(ctx: SkBuffContext) -> i32 {
-    hook::see(&ctx, false, &maps::EGRESS_PROGRAMS)
+    hook::see(&ctx, false, &maps::EGRESS_PROGRAMS, burst_http1)
 }
 
-/// Segments that reach a socket of which nothing is known yet. Called by `probe_ingress` only.
-#[cgroup_skb(ingress)]
-pub fn adopt_ingress(ctx: SkBuffContext) -> i32 {
-    hook::adopt(&ctx, true, &maps::INGRESS_PROGRAMS)
+/// The programs that the hooks call: for each direction one, since an array holds programs of one attach type only.
+macro_rules! called {
+    ($($in_name:ident, $out_name:ident: |$ctx:ident, $incoming:ident, $programs:ident| $body:expr;)*) => {
+        $(
+            #[cgroup_skb(ingress)]
+            pub fn $in_name(ctx: SkBuffContext) -> i32 {
+                let ($ctx, $incoming, $programs) = (&ctx, true, &maps::INGRESS_PROGRAMS);
+                let _ = $incoming;
+                $body
+            }
+
+            #[cgroup_skb(egress)]
+            pub fn $out_name(ctx: SkBuffContext) -> i32 {
+                let ($ctx, $incoming, $programs) = (&ctx, false, &maps::EGRESS_PROGRAMS);
+                let _ = $incoming;
+                $body
+            }
+        )*
+    };
+}
+
+called! {
+    http2_ingress, http2_egress: |ctx, incoming, programs| hook::read_on::<Http2>(ctx, programs, burst_http2);
+    redis_ingress, redis_egress: |ctx, incoming, programs| hook::read_on::<Redis>(ctx, programs, burst_redis);
+    mysql_ingress, mysql_egress: |ctx, incoming, programs| hook::read_on::<Mysql>(ctx, programs, burst_mysql);
+    postgres_ingress, postgres_egress: |ctx, incoming, programs| hook::read_on::<Postgres>(ctx, programs, burst_postgres);
+    passive_ingress, passive_egress: |ctx, incoming, programs| hook::read_on::<Passive>(ctx, programs, burst_passive);
+    detect_ingress, detect_egress: |ctx, incoming, programs| detect::look(ctx, programs);
+    order_ingress, order_egress: |ctx, incoming, programs| order::put_in_order(ctx, programs);
+    adopt_ingress, adopt_egress: |ctx, incoming, programs| hook::adopt(ctx, incoming, programs);
 }
 
 /// Segments with data that reach a listener. Called by `adopt_ingress` only.
 #[cgroup_skb(ingress)]
 pub fn early_ingress(ctx: SkBuffContext) -> i32 {
     hook::early(&ctx)
-}
-
-/// Segments that leave a socket of which nothing is known yet. Called by `probe_egress` only.
-#[cgroup_skb(egress)]
-pub fn adopt_egress(ctx: SkBuffContext) -> i32 {
-    hook::adopt(&ctx, false, &maps::EGRESS_PROGRAMS)
 }
 
 /// What TCP tells of its sockets.

@@ -1,13 +1,21 @@
 //! Which edge a connection belongs to.
 
-use stormdrill_wire::abi::{Addresses, EdgeRule, MAX_NAMED_EDGES, OTHER_DOWNSTREAM, OTHER_INGRESS, role};
+use stormdrill_wire::abi::{Addresses, EdgeRule, MAX_NAMED_EDGES, OTHER_DOWNSTREAM, OTHER_INGRESS, protocol, role};
 
 use crate::maps::RULES;
 
-/// The edge of a connection in this role: that of the first rule that matches, or the role's collective one.
+/// Which edge a connection belongs to, and what it is bound to speak.
+#[derive(Clone, Copy)]
+pub struct Class {
+    pub edge: u8,
+    /// See `abi::protocol`.
+    pub protocol: u8,
+}
+
+/// The class of a connection in this role: that of the first rule that matches, or the role's collective edge.
 #[inline(always)]
-pub fn edge(role: u8, addresses: &Addresses) -> u8 {
-    let other = if role == role::INGRESS { OTHER_INGRESS } else { OTHER_DOWNSTREAM };
+pub fn class(role: u8, addresses: &Addresses) -> Class {
+    let other = Class { edge: if role == role::INGRESS { OTHER_INGRESS } else { OTHER_DOWNSTREAM }, protocol: protocol::ANY };
     let Some(rules) = RULES.get(0) else {
         return other;
     };
@@ -21,7 +29,7 @@ pub fn edge(role: u8, addresses: &Addresses) -> u8 {
         at += 1;
         // Rules that are not in use have role 0, and so differ.
         if mismatch(rule, role, address, port, mapped) == 0 {
-            return if (rule.edge as usize) < MAX_NAMED_EDGES { rule.edge } else { other };
+            return if (rule.edge as usize) < MAX_NAMED_EDGES { Class { edge: rule.edge, protocol: rule.protocol & 7 } } else { other };
         }
     }
     other
@@ -30,7 +38,7 @@ pub fn edge(role: u8, addresses: &Addresses) -> u8 {
 /// Whether a connection could belong to a named edge if its role were known.
 #[inline(always)]
 pub fn may_be_named(addresses: &Addresses) -> bool {
-    (edge(role::INGRESS, addresses) as usize) < MAX_NAMED_EDGES || (edge(role::DOWNSTREAM, addresses) as usize) < MAX_NAMED_EDGES
+    (class(role::INGRESS, addresses).edge as usize) < MAX_NAMED_EDGES || (class(role::DOWNSTREAM, addresses).edge as usize) < MAX_NAMED_EDGES
 }
 
 /// 0 if the rule matches. By arithmetic and with one comparison at the end, for the sake of the verifier: it would follow

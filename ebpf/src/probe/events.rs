@@ -5,12 +5,13 @@ use aya_ebpf::{
     helpers::{bpf_ktime_get_ns, generated::bpf_skb_load_bytes},
 };
 use stormdrill_wire::{
-    abi::{Addresses, EdgeCounters, EventHeader, HEAD_CAPTURE, REQUEST_CAPTURE, RESPONSE_CAPTURE, health, kind, protocol},
+    abi::{Addresses, EdgeCounters, EventHeader, HEAD_CAPTURE, REQUEST_CAPTURE, RESPONSE_CAPTURE, health, kind},
     conn::Book,
-    read::Piece,
+    flow::Stretch,
+    recogniser::Piece,
 };
 
-use crate::{count, maps::EVENTS, packet::within};
+use crate::{count, maps::EVENTS, packet::within, rings};
 
 /// A record with data.
 #[repr(C)]
@@ -59,7 +60,7 @@ impl Sender {
             (*to).role = (*book).role;
             (*to).kind = subject.kind;
             (*to).flags = subject.flags;
-            (*to).protocol = protocol::HTTP1;
+            (*to).protocol = (*book).protocol;
             (*to).reserved = [0; 3];
         }
     }
@@ -87,33 +88,44 @@ impl Sender {
         record.submit(BPF_RB_NO_WAKEUP as u64);
     }
 
-    /// A piece of a head with up to `body` bytes of what follows it, as far as the capture limits allow.
-    #[expect(clippy::too_many_arguments, reason = "inlined, so that no argument is ever passed; a struct would live on the 512-byte stack")]
+    /// A record without data, about a stream.
     #[inline(always)]
-    pub fn head(&self, skb: *mut __sk_buff, payload: u32, book: *const Book, subject: Subject, piece: Piece, body: u32, scratch: *mut u64) {
+    pub fn bare(&self, book: *const Book, subject: Subject) {
+        let Some(mut record) = EVENTS.reserve::<EventHeader>(0) else {
+            self.lost();
+            return;
+        };
+        // SAFETY: the reservation has room for a header.
+        unsafe { self.header(record.as_mut_ptr(), book, subject, 0, 0) };
+        record.submit(BPF_RB_NO_WAKEUP as u64);
+    }
+
+    /// A piece of a message with up to `body` bytes of what follows it, as far as the capture limits allow.
+    #[inline(always)]
+    pub fn piece(&self, source: &Source, book: *const Book, subject: Subject, piece: Piece, body: u32, scratch: *mut u64) {
+        let is_head = subject.kind <= kind::RESPONSE;
         let limit = if subject.kind == kind::REQUEST { REQUEST_CAPTURE } else { RESPONSE_CAPTURE };
-        let room = HEAD_CAPTURE.saturating_sub(piece.offset);
-        let whole = piece.to - piece.from + body;
+        let room = if is_head { HEAD_CAPTURE.saturating_sub(piece.offset) } else { RESPONSE_CAPTURE };
+        let told = piece.to.wrapping_sub(piece.from);
+        let whole = told.wrapping_add(body);
         let mut len = if whole > limit { limit } else { whole };
         if len > room {
             len = room;
         }
-        let complete = subject.flags & EventHeader::COMPLETE != 0;
-        if len == 0 && !complete {
+        if len == 0 && is_head && subject.flags & EventHeader::COMPLETE == 0 {
             return;
         }
         let mut subject = subject;
-        let truncated = (len < piece.to - piece.from) as u8;
+        let truncated = (len < told) as u8;
         // By arithmetic, and then forgotten: so many ways to get here would each be followed to the end.
         let (len, flags) = forget(scratch, len, subject.flags | truncated << 1);
         subject.flags = flags;
-        let from = payload + piece.from;
         let sent = if len <= 128 {
-            self.send::<128>(skb, from, len, book, subject, piece.offset)
+            self.send::<128>(source, piece.from, len, book, subject, piece.offset)
         } else if len <= 256 {
-            self.send::<256>(skb, from, len, book, subject, piece.offset)
+            self.send::<256>(source, piece.from, len, book, subject, piece.offset)
         } else {
-            self.send::<512>(skb, from, len, book, subject, piece.offset)
+            self.send::<512>(source, piece.from, len, book, subject, piece.offset)
         };
         if !sent {
             self.lost();
@@ -122,7 +134,7 @@ impl Sender {
 
     /// Sizes of reservations are constants to the verifier, hence the classes.
     #[inline(always)]
-    fn send<const N: usize>(&self, skb: *mut __sk_buff, from: u32, len: u32, book: *const Book, subject: Subject, offset: u32) -> bool {
+    fn send<const N: usize>(&self, source: &Source, from: u32, len: u32, book: *const Book, subject: Subject, offset: u32) -> bool {
         let Some(mut record) = EVENTS.reserve::<Record<N>>(0) else {
             return false;
         };
@@ -130,14 +142,48 @@ impl Sender {
         // SAFETY: the reservation has room for the header and N bytes, and no more are asked for.
         unsafe {
             self.header(&raw mut (*at).header, book, subject, offset, len as u16);
-            let to = (&raw mut (*at).data).cast();
-            if len > 0 && bpf_skb_load_bytes(skb.cast(), from, to, within::<N>(len)) != 0 {
+            if len > 0 && !source.copy::<N>(from, (&raw mut (*at).data).cast(), len) {
                 (*at).header.len = 0;
                 (*at).header.flags |= EventHeader::TRUNCATED;
             }
         }
         record.submit(BPF_RB_NO_WAKEUP as u64);
         true
+    }
+}
+
+/// Where the bytes of a record are.
+pub struct Source {
+    pub skb: *mut __sk_buff,
+    /// Offset of the payload from the IP header.
+    pub payload: u32,
+    /// Sequence number of its first byte.
+    pub seq: u32,
+    /// See `flow::Stretch`.
+    pub source: u32,
+    /// Of the ring.
+    pub key: u64,
+}
+
+impl Source {
+    /// Copies `len` (1 to `N`) bytes from a sequence number; whether that worked.
+    ///
+    /// # Safety
+    /// `to` must have room for `N` bytes.
+    #[inline(always)]
+    unsafe fn copy<const N: usize>(&self, from: u32, to: *mut u8, len: u32) -> bool {
+        // SAFETY: the caller's.
+        unsafe {
+            if self.source == Stretch::RING {
+                let ring = rings::get(self.key);
+                if !ring.is_null() {
+                    rings::copy::<N>(ring, from, to);
+                }
+                return !ring.is_null();
+            }
+            let offset = self.payload + from.wrapping_sub(self.seq);
+            bpf_skb_load_bytes(self.skb.cast(), offset, to.cast(), within::<N>(len)) == 0
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     events::{Sender, Subject},
     maps::FOUND,
     packet::{self, Segment},
+    rings,
 };
 
 const LISTEN: u32 = 10;
@@ -62,8 +63,10 @@ pub fn adopt(skb: *mut __sk_buff, sk: *mut bpf_sock, segment: &Segment, incoming
             return Adoption::Done;
         }
         let _ = FOUND.remove(cookie);
-        let edge = classify::edge(role, &addresses);
+        let class = classify::class(role, &addresses);
+        let edge = class.edge;
         (*conn).book.edge = edge;
+        (*conn).book.protocol = class.protocol;
         if count::wants_events(flags)
             && (edge as usize) < MAX_NAMED_EDGES
             && let Some(counters) = count::of_edge(epoch, edge)
@@ -75,7 +78,11 @@ pub fn adopt(skb: *mut __sk_buff, sk: *mut bpf_sock, segment: &Segment, incoming
     }
 }
 
-/// Books the end of a connection that `sock_ops` does not tell of: the first FIN or RST of either side.
+/// Books the end of a connection that `sock_ops` does not tell of: the first FIN or RST of either side, but not that of a client
+/// that still waits for an answer.
+///
+/// # Safety
+/// The pointer must be into socket storage.
 #[inline(always)]
 pub unsafe fn closed(book: *mut Book, sender: &Sender, flags: u32) {
     // SAFETY: the caller's pointer is into socket storage; `counters` into the counters map.
@@ -83,12 +90,20 @@ pub unsafe fn closed(book: *mut Book, sender: &Sender, flags: u32) {
         if (*book).life & Book::CLOSE_SENT != 0 {
             return;
         }
+        let (seen_in, seen_out) = ((*book).seen_in, (*book).seen_out);
+        let is_ingress = (*book).role == role::INGRESS;
+        let by_server = if is_ingress { seen_out } else { seen_in };
+        if (*book).awaits() && (seen_in | seen_out) & Book::RST == 0 && by_server & Book::FIN == 0 {
+            return;
+        }
         (*book).life |= Book::CLOSE_SENT;
-        let how = if (*book).seen_in & Book::RST != 0 {
+        // Where both have closed, the client was first, or this would have been told before.
+        let client_first = seen_in & seen_out & Book::FIN != 0;
+        let how = if seen_in & Book::RST != 0 {
             close::PEER_RESET
-        } else if (*book).seen_out & Book::RST != 0 {
+        } else if seen_out & Book::RST != 0 {
             close::LOCAL_RESET
-        } else if (*book).seen_in & Book::FIN != 0 {
+        } else if (client_first && is_ingress) || (!client_first && seen_in & Book::FIN != 0) {
             close::PEER
         } else {
             close::LOCAL
@@ -98,5 +113,7 @@ pub unsafe fn closed(book: *mut Book, sender: &Sender, flags: u32) {
             let subject = Subject { kind: kind::CLOSED, index: 0, status: how, flags: 0 };
             sender.connection(book, subject, &Addresses::NONE);
         }
+        rings::free((*book).cookie << 1);
+        rings::free((*book).cookie << 1 | 1);
     }
 }

@@ -3,60 +3,108 @@
 use aya_ebpf::{
     EbpfContext,
     bindings::{__sk_buff, bpf_sock},
-    helpers::bpf_sk_fullsock,
     maps::ProgramArray,
     programs::SkBuffContext,
 };
 use stormdrill_wire::{
-    abi::{health, role},
+    abi::{health, protocol, role},
     conn::{Book, Conn},
-    flow::{AT_MARK, Flow, Place},
+    flow::{Flow, Place, Stretch},
     http1::Machine,
-    read::{self, Rest},
+    read,
+    recogniser::Recogniser,
 };
 
 use crate::{
     conns, count, early,
     events::Sender,
     found::{self, Adoption},
-    job::Job,
-    maps::CHUNKS,
-    packet::{self, Bytes, Packet, Segment},
-    watch::{self, Watch},
+    job::BURSTS,
+    packet::{self, Packet, Segment},
+    scratch::{Scratch, stage, then},
 };
 
 const PASS: i32 = 1;
 
-/// Places in the program arrays.
-const MAIN: u32 = 0;
-const ADOPT: u32 = 1;
-const EARLY: u32 = 2;
+/// Places in the program arrays: the hook itself, one for each protocol that needs a program of its own, and the rest.
+pub mod program {
+    /// The hook, which also reads HTTP/1.x.
+    pub const MAIN: u32 = 0;
+    /// Reads nothing: TLS and what is unknown.
+    pub const PASSIVE: u32 = 1;
+    /// HTTP/2 to PostgreSQL are at the numbers of their protocols.
+    pub const DETECT: u32 = 6;
+    /// What came too early.
+    pub const ORDER: u32 = 7;
+    /// A connection without state.
+    pub const ADOPT: u32 = 8;
+    /// A listener's segment.
+    pub const EARLY: u32 = 9;
+}
 
 /// What a hook needs to know of a packet before it looks at the connection.
 struct Arrival {
     skb: *mut __sk_buff,
     sk: *mut bpf_sock,
     segment: Segment,
-    epoch: u32,
-    flags: u32,
 }
 
 /// Looks at one packet.
 #[inline(always)]
-pub fn see(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray) -> i32 {
-    let Some(arrival) = arrival(ctx) else {
-        return PASS;
-    };
-    let conn = conns::get(arrival.sk);
-    if conn.is_null() {
-        // SAFETY: the array holds programs of this type only.
-        unsafe { programs.tail_call(ctx, ADOPT) };
-        return PASS;
+pub fn see(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray, burst: extern "C" fn(*mut __sk_buff) -> u32) -> i32 {
+    let skb: *mut __sk_buff = ctx.as_ptr().cast();
+    // SAFETY: the context; the arrays hold programs of this type only; `conn` is a non-null value of the storage map.
+    unsafe {
+        let scratch = Scratch::of(skb);
+        let conn = if scratch.stage() == stage::ENTRY {
+            let Some(arrival) = arrival(ctx, incoming) else {
+                return PASS;
+            };
+            let conn = conns::get(arrival.sk);
+            if conn.is_null() {
+                if arrival.segment.len > 0 || arrival.segment.flags & (packet::FIN | packet::RST) != 0 {
+                    programs.tail_call(ctx, program::ADOPT);
+                }
+                return PASS;
+            }
+            if !enter(scratch, conn, &arrival.segment, incoming) {
+                return PASS;
+            }
+            if scratch.stage() == stage::RING {
+                programs.tail_call(ctx, program::ORDER);
+                return PASS;
+            }
+            conn
+        } else if let Some(conn) = conns::of(skb) {
+            conn
+        } else {
+            return PASS;
+        };
+        let protocol = (*conn).book.protocol;
+        if protocol == protocol::HTTP1 {
+            return observe::<Machine>(ctx, scratch, conn, programs, burst);
+        }
+        let place = if protocol == protocol::ANY {
+            program::DETECT
+        } else if protocol >= protocol::TLS {
+            program::PASSIVE
+        } else {
+            protocol as u32
+        };
+        programs.tail_call(ctx, place);
     }
-    if observe(arrival.skb, conn, &arrival.segment, incoming, arrival.epoch, arrival.flags) {
-        // SAFETY: as above.
-        unsafe { programs.tail_call(ctx, MAIN) };
-        over_budget(conn, &arrival.segment, incoming);
+    PASS
+}
+
+/// Reads what is to be read in a program of its own.
+#[inline(always)]
+pub fn read_on<M: Recogniser>(ctx: &SkBuffContext, programs: &ProgramArray, burst: extern "C" fn(*mut __sk_buff) -> u32) -> i32 {
+    let skb: *mut __sk_buff = ctx.as_ptr().cast();
+    // SAFETY: the context.
+    unsafe {
+        if let Some(conn) = conns::of(skb) {
+            return observe::<M>(ctx, Scratch::of(skb), conn, programs, burst);
+        }
     }
     PASS
 }
@@ -64,10 +112,12 @@ pub fn see(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray) -> i32 
 /// Gives a connection without state one if it can, and then has its packet looked at.
 #[inline(always)]
 pub fn adopt(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray) -> i32 {
-    if let Some(arrival) = arrival(ctx) {
-        let next = match found::adopt(arrival.skb, arrival.sk, &arrival.segment, incoming, arrival.epoch, arrival.flags) {
-            Adoption::Done => MAIN,
-            Adoption::Listener => EARLY,
+    if let Some(arrival) = arrival(ctx, incoming)
+        && let Some((epoch, flags)) = count::settings()
+    {
+        let next = match found::adopt(arrival.skb, arrival.sk, &arrival.segment, incoming, epoch, flags) {
+            Adoption::Done => program::MAIN,
+            Adoption::Listener => program::EARLY,
             Adoption::None => return PASS,
         };
         // SAFETY: the array holds programs of this type only.
@@ -76,10 +126,10 @@ pub fn adopt(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray) -> i3
     PASS
 }
 
-/// Reads a segment that reached a listener.
+/// Keeps a segment that reached a listener.
 #[inline(always)]
 pub fn early(ctx: &SkBuffContext) -> i32 {
-    if let Some(arrival) = arrival(ctx)
+    if let Some(arrival) = arrival(ctx, true)
         && arrival.segment.len > 0
     {
         early::keep(arrival.skb, &arrival.segment);
@@ -88,7 +138,7 @@ pub fn early(ctx: &SkBuffContext) -> i32 {
 }
 
 #[inline(always)]
-fn arrival(ctx: &SkBuffContext) -> Option<Arrival> {
+fn arrival(ctx: &SkBuffContext, incoming: bool) -> Option<Arrival> {
     let skb: *mut __sk_buff = ctx.as_ptr().cast();
     let segment = match packet::read(skb) {
         Packet::Tcp(segment) => segment,
@@ -98,27 +148,16 @@ fn arrival(ctx: &SkBuffContext) -> Option<Arrival> {
             return None;
         }
     };
-    if segment.len == 0 && segment.flags & (packet::FIN | packet::RST) == 0 {
+    // A bare acknowledgement that leaves may be the first packet after data that came with a handshake.
+    if segment.len == 0 && segment.flags & (packet::FIN | packet::RST) == 0 && incoming {
         return None;
     }
-    // SAFETY: fields of a valid context; the helper takes any socket and answers null if it is not a full one.
-    let sk = unsafe {
-        let sk = (*skb).__bindgen_anon_2.sk;
-        if sk.is_null() {
-            return None;
-        }
-        bpf_sk_fullsock(sk)
-    };
-    if sk.is_null() {
-        return None;
-    }
-    let (epoch, flags) = count::settings()?;
-    Some(Arrival { skb, sk, segment, epoch, flags })
+    Some(Arrival { skb, sk: conns::socket(skb)?, segment })
 }
 
-/// Reads the segment; whether it must be offered again.
+/// Books what a packet tells besides its data, and notes what is to be done with it; whether that is anything.
 #[inline(always)]
-fn observe(skb: *mut __sk_buff, conn: *mut Conn, segment: &Segment, incoming: bool, epoch: u32, flags: u32) -> bool {
+unsafe fn enter(scratch: Scratch, conn: *mut Conn, segment: &Segment, incoming: bool) -> bool {
     // SAFETY: `conn` is a non-null value of the storage map; fields are reached one at a time, so that no two references
     // overlap.
     unsafe {
@@ -129,64 +168,103 @@ fn observe(skb: *mut __sk_buff, conn: *mut Conn, segment: &Segment, incoming: bo
         if (*book).role == role::UNKNOWN {
             return false;
         }
-        let Some(counters) = count::of_edge(epoch, (*book).edge) else {
-            return false;
-        };
-        let sender = Sender { epoch, counters };
-        if (*book).life & Book::CALLBACKS == 0 && segment.flags & (packet::FIN | packet::RST) != 0 {
-            found::closed(book, &sender, flags);
+        if (*book).life & Book::CALLBACKS == 0
+            && segment.flags & (packet::FIN | packet::RST) != 0
+            && let Some((epoch, flags)) = count::settings()
+            && let Some(counters) = count::of_edge(epoch, (*book).edge)
+        {
+            found::closed(book, &Sender { epoch, counters }, flags);
         }
-        if segment.len == 0 {
-            return false;
+        let side = (*book).side(incoming);
+        scratch.fill(segment, side, incoming);
+        // What came early is older than anything that leaves.
+        let other = (&raw const (*conn).flows).cast::<Flow>().add(side ^ 1);
+        if !incoming && (*other).stored != 0 {
+            scratch.flip_side();
+            scratch.set_then(then::OTHER_SIDE);
+            scratch.set_stage(stage::RING);
+            return true;
         }
-        let flow = flow(conn, incoming);
-        if (*book).opaque != 0 {
-            (*flow).machines[AT_MARK].make_opaque();
-        }
-        let (place, forgot) = (*flow).place(segment.seq, segment.len);
-        if forgot {
-            count::health(health::GAPS);
-        }
-        if let Place::Old = place {
-            if !incoming && (*book).life & Book::CALLBACKS == 0 {
-                let segments = (*skb).gso_segs;
-                count::add(&raw mut (*counters).retransmits, if segments == 0 { 1 } else { segments as u64 });
-            }
-            return false;
-        }
-        let Some(chunk) = CHUNKS.get_ptr_mut(0) else {
-            return false;
-        };
-        // Unlike that of any other run that this one may interrupt, or be interrupted by: those are on other sockets, or
-        // on the other direction of this one.
-        let token = (*book).cookie << 1 | incoming as u64;
-        let mut job = Job {
-            bytes: Bytes { skb, payload: segment.payload, chunk, token },
-            saved: Machine::requests(),
-            seq: segment.seq,
-            watch: Watch { skb, payload: segment.payload, len: segment.len, book, flow, incoming, sender, flags },
-        };
-        read::begin(&mut *flow);
-        job.run();
-        let (rest, count) = read::finish(&mut *flow, segment.seq, segment.len);
-        let bytes = (&raw mut (*counters).request_bytes).add((*book).side(incoming));
-        count::add(bytes, count as u64);
-        match rest {
-            Rest::None => false,
-            Rest::Again => true,
-            Rest::HeadAssumed => {
-                watch::assume(&job.watch, flow);
-                false
-            }
-        }
+        segment.len != 0
     }
 }
 
-/// The flow of a direction.
+/// Reads what is to be read.
 #[inline(always)]
-unsafe fn flow(conn: *mut Conn, incoming: bool) -> *mut Flow {
-    // SAFETY: the caller's pointer; a side is 0 or 1.
-    unsafe { (&raw mut (*conn).flows).cast::<Flow>().add((*conn).book.side(incoming)) }
+unsafe fn observe<M: Recogniser>(
+    ctx: &SkBuffContext,
+    scratch: Scratch,
+    conn: *mut Conn,
+    programs: &ProgramArray,
+    burst: extern "C" fn(*mut __sk_buff) -> u32,
+) -> i32 {
+    // SAFETY: as in `enter`; the arrays hold programs of this type only.
+    unsafe {
+        let skb: *mut __sk_buff = ctx.as_ptr().cast();
+        let side = scratch.side();
+        let book = &raw mut (*conn).book;
+        let flow = (&raw mut (*conn).flows).cast::<Flow>().add(side);
+        (*flow).adopt::<M>(&mut *book, side);
+        let mut bridged = 0;
+        if scratch.stage() == stage::SEGMENT {
+            let (place, missing) = (*flow).place::<M>(scratch.seq(), scratch.len());
+            if let Place::Old = place {
+                sent_again(skb, book, scratch.incoming());
+                return PASS;
+            }
+            if let Place::Ahead = place {
+                programs.tail_call(ctx, program::ORDER);
+                return PASS;
+            }
+            bridged = missing;
+        }
+        read::begin::<M>(&mut *flow, &*book, side);
+        let mut bursts = 0;
+        while bursts < BURSTS {
+            if burst(skb) == 0 {
+                break;
+            }
+            bursts += 1;
+        }
+        let (whole, count) = read::finish(&*flow);
+        if let Some((epoch, _)) = count::settings()
+            && let Some(counters) = count::of_edge(epoch, (*book).edge)
+        {
+            count::add((&raw mut (*counters).request_bytes).add(side), bridged as u64 + count as u64);
+        }
+        if !whole {
+            if bursts < BURSTS {
+                // The connection goes on with another protocol.
+                programs.tail_call(ctx, program::MAIN);
+                return PASS;
+            }
+            count::health(health::SEGMENTS_OVER_BUDGET);
+            let end = (*flow).stretch.end;
+            (*flow).give_up(end);
+        }
+        if (*flow).stored | scratch.then() as u8 != 0 {
+            scratch.set_stage(stage::RING);
+            programs.tail_call(ctx, program::ORDER);
+        }
+    }
+    PASS
+}
+
+/// A connection without `sock_ops` calls sends something again.
+#[inline(always)]
+unsafe fn sent_again(skb: *mut __sk_buff, book: *const Book, incoming: bool) {
+    // SAFETY: the caller's pointer is into socket storage.
+    unsafe {
+        if incoming || (*book).life & Book::CALLBACKS != 0 {
+            return;
+        }
+        if let Some((epoch, _)) = count::settings()
+            && let Some(counters) = count::of_edge(epoch, (*book).edge)
+        {
+            let segments = (*skb).gso_segs;
+            count::add(&raw mut (*counters).retransmits, if segments == 0 { 1 } else { segments as u64 });
+        }
+    }
 }
 
 /// Remembers that the segment ends the connection. One writer for each direction.
@@ -206,13 +284,4 @@ unsafe fn note_end(book: *mut Book, flags: u8, incoming: bool) {
     }
 }
 
-#[inline(always)]
-fn over_budget(conn: *mut Conn, segment: &Segment, incoming: bool) {
-    count::health(health::SEGMENTS_OVER_BUDGET);
-    // SAFETY: as in `observe`.
-    unsafe {
-        let flow = flow(conn, incoming);
-        (*flow).machines[AT_MARK].lose();
-        (*flow).marks[AT_MARK] = segment.seq.wrapping_add(segment.len);
-    }
-}
+const _: () = assert!(Stretch::SEGMENT == 0);

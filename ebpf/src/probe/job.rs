@@ -1,15 +1,31 @@
-//! A segment that is being read, step by step.
+//! A stretch that is being read, in bursts of steps.
+//!
+//! A burst is a *global* function: the verifier goes through it once, whatever calls it, and so a program may call it as often as a
+//! segment takes. Such a function is given the context only (before 5.13 no pointer to anything else), so each burst finds
+//! the connection again; what goes on from burst to burst lies in the connection's memory.
 
-use stormdrill_wire::{http1::Machine, read::Run};
+use aya_ebpf::bindings::__sk_buff;
+use stormdrill_wire::{
+    flow::Flow,
+    read::Run,
+    recogniser::Recogniser,
+};
 
-use crate::{packet::Bytes, watch::Watch};
+use crate::{
+    conns,
+    maps::CHUNKS,
+    packet::Bytes,
+    scratch::Scratch,
+    watch::Watch,
+};
 
-/// A segment that is being read.
+/// Bursts that a stretch may take at most. Enough for 64 KiB of the smallest messages.
+pub const BURSTS: u32 = 1024;
+
+/// A stretch that is being read.
 pub struct Job {
-    pub bytes: Bytes,
-    pub saved: Machine,
-    pub seq: u32,
-    pub watch: Watch,
+    bytes: Bytes,
+    watch: Watch,
 }
 
 /// Calls `step` sixteen times for each token, until there is nothing left.
@@ -26,29 +42,48 @@ macro_rules! sixteen_each {
 
 pub(crate) use sixteen_each;
 
-impl Job {
-    #[inline(always)]
-    pub fn run(&mut self) {
+/// Reads on by a burst; 0 when there is nothing left to read.
+#[inline(always)]
+pub fn burst<M: Recogniser>(skb: *mut __sk_buff) -> u32 {
+    let Some(conn) = conns::of(skb) else {
+        return 0;
+    };
+    let Some(chunk) = CHUNKS.get_ptr_mut(0) else {
+        return 0;
+    };
+    // SAFETY: the context; `conn` is a non-null value of the storage map, whose fields are reached one at a time.
+    unsafe {
+        let scratch = Scratch::of(skb);
+        let side = scratch.side();
+        let book = &raw mut (*conn).book;
+        let flow = (&raw mut (*conn).flows).cast::<Flow>().add(side);
+        // Unlike that of any other run that this one may interrupt, or be interrupted by: those are on other sockets, or
+        // on the other direction of this one.
+        let token = (*book).cookie << 1 | scratch.incoming() as u64;
+        let key = (*book).cookie << 1 | side as u64;
+        let bytes = Bytes { skb, payload: scratch.payload(), seq: scratch.seq(), chunk, token, key };
+        let mut job = Job { bytes, watch: Watch { skb, book, flow, side, key } };
         #[expect(clippy::never_loop, reason = "the way to leave a sequence early")]
         loop {
-            sixteen_each!(step(self); 1 2 3);
-            break;
+            sixteen_each!(step::<M>(&mut job); 1);
+            return 1;
         }
-        end(self);
+        end::<M>(&mut job);
     }
+    0
 }
 
 /// One step; false at the end.
 #[inline(never)]
-fn step(job: &mut Job) -> bool {
-    // SAFETY: `flow` points into socket storage; the job holds no other reference to it.
-    let flow = unsafe { &mut *job.watch.flow };
-    Run::new(flow, &mut job.saved, job.seq).step(&mut job.bytes, &mut job.watch)
+fn step<M: Recogniser>(job: &mut Job) -> bool {
+    // SAFETY: `flow` and `book` point into socket storage, apart from each other.
+    let (flow, book) = unsafe { (&mut *job.watch.flow, &mut *job.watch.book) };
+    Run::<M>::new(flow, book, job.watch.side).step(&mut job.bytes, &mut job.watch)
 }
 
 #[inline(never)]
-fn end(job: &mut Job) {
+fn end<M: Recogniser>(job: &mut Job) {
     // SAFETY: as above.
-    let flow = unsafe { &mut *job.watch.flow };
-    Run::new(flow, &mut job.saved, job.seq).end(&mut job.bytes, &mut job.watch);
+    let (flow, book) = unsafe { (&mut *job.watch.flow, &mut *job.watch.book) };
+    Run::<M>::new(flow, book, job.watch.side).end(&mut job.bytes, &mut job.watch);
 }

@@ -9,12 +9,12 @@ use aya_ebpf::{
 use stormdrill_wire::{
     abi::{Addresses, EdgeCounters, MAX_NAMED_EDGES, close, failure, health, kind, role},
     conn::{Book, Conn, side},
-    flow::AT_MARK,
 };
 
 use crate::{
     classify, conns, count, early,
     events::{Sender, Subject},
+    rings,
 };
 
 const CONNECT: u32 = 3;
@@ -67,7 +67,9 @@ unsafe fn begin(ops: *mut bpf_sock_ops, sk: *mut bpf_sock, role: u8) {
         (*conn).flows[side::REQUEST].begun = 0;
         (*conn).flows[side::RESPONSE].begun = 0;
         (*conn).book.cookie = bpf_get_socket_cookie(ops.cast());
-        (*conn).book.edge = classify::edge(role, &addresses);
+        let class = classify::class(role, &addresses);
+        (*conn).book.edge = class.edge;
+        (*conn).book.protocol = class.protocol;
         if bpf_sock_ops_cb_flags_set(ops, CALLBACK_FLAGS) == 0 {
             (*conn).book.life = Book::CALLBACKS;
         }
@@ -93,12 +95,12 @@ unsafe fn established(ops: *mut bpf_sock_ops, sk: *mut bpf_sock, role: u8) {
         };
         if (*incoming).begun == 0 {
             (*incoming).begun = 1;
-            (*incoming).marks[AT_MARK] = (*ops).rcv_nxt;
+            (*incoming).mark = (*ops).rcv_nxt;
         }
         // Data may have been sent with the SYN already.
         if (*outgoing).begun == 0 {
             (*outgoing).begun = 1;
-            (*outgoing).marks[AT_MARK] = (*ops).snd_nxt;
+            (*outgoing).mark = (*ops).snd_nxt;
         }
         let book = &raw mut (*conn).book;
         (*book).life |= Book::ESTABLISHED;
@@ -111,7 +113,7 @@ unsafe fn established(ops: *mut bpf_sock_ops, sk: *mut bpf_sock, role: u8) {
             sender.connection(book, subject, &addresses(ops));
         }
         if role == role::INGRESS {
-            early::give(conn, &addresses(ops), (*ops).rcv_nxt, &sender, events);
+            early::give(conn, &addresses(ops), (*ops).rcv_nxt);
         }
     }
 }
@@ -122,7 +124,7 @@ unsafe fn retransmitted(ops: *mut bpf_sock_ops, sk: *mut bpf_sock) {
     unsafe {
         let (segments, error) = ((*ops).__bindgen_anon_1.args[1], (*ops).__bindgen_anon_1.args[2]);
         let conn = conns::get(sk);
-        if conn.is_null() || error != 0 {
+        if conn.is_null() || error != 0 || (*conn).book.life & Book::CALLBACKS == 0 {
             return;
         }
         if let Some((sender, _)) = sender(&raw mut (*conn).book) {
@@ -140,7 +142,8 @@ unsafe fn changed(ops: *mut bpf_sock_ops, sk: *mut bpf_sock) {
             return;
         }
         let conn = conns::get(sk);
-        if conn.is_null() {
+        // A connection that was open before may have calls on that another program asked for: its end is read off the packets.
+        if conn.is_null() || (*conn).book.life & Book::CALLBACKS == 0 {
             return;
         }
         let book = &raw mut (*conn).book;
@@ -158,9 +161,10 @@ unsafe fn changed(ops: *mut bpf_sock_ops, sk: *mut bpf_sock) {
         } else if new == CLOSE_WAIT {
             (*book).life |= Book::PEER_FIRST;
         }
-        // What the requester does is an outcome at once: after its own end no answer counts. A server that closes may
-        // still have its answer in the send queue, so its end counts when the connection is gone.
-        let final_word = new == CLOSE || new == CLOSE_WAIT || (*book).role == role::DOWNSTREAM;
+        // A requester that closes with no question open is done at once. One that has asked may still read the answer, and a server
+        // may have its answer in the send queue: their ends count when the connection is gone.
+        let by_requester = ((*book).role == role::DOWNSTREAM) == (new == FIN_WAIT1);
+        let final_word = new == CLOSE || if by_requester { !(*book).awaits() } else { new == CLOSE_WAIT };
         if final_word && (*book).life & Book::CLOSE_SENT == 0 {
             (*book).life |= Book::CLOSE_SENT;
             if events {
@@ -170,6 +174,8 @@ unsafe fn changed(ops: *mut bpf_sock_ops, sk: *mut bpf_sock) {
         }
         if new == CLOSE {
             count::add(&raw mut (*sender.counters).connections_closed, 1);
+            rings::free((*book).cookie << 1);
+            rings::free((*book).cookie << 1 | 1);
         }
     }
 }

@@ -8,9 +8,12 @@ use core::arch::asm;
 use aya_ebpf::{bindings::__sk_buff, helpers::generated::bpf_skb_load_bytes};
 use stormdrill_wire::{
     abi::Addresses,
-    http1::Window,
+    flow::Stretch,
     read::{CHUNK, Payload},
+    recogniser::Window,
 };
+
+use crate::rings;
 
 pub const FIN: u8 = 1;
 pub const SYN: u8 = 2;
@@ -138,29 +141,49 @@ pub fn addresses(skb: *mut __sk_buff, segment: &Segment, incoming: bool) -> Addr
     found
 }
 
-/// The payload of a packet, seen through this CPU's chunk.
+/// The bytes of a stretch, seen through this CPU's chunk.
 pub struct Bytes {
     pub skb: *mut __sk_buff,
     /// Offset of the payload from the IP header.
     pub payload: u32,
+    /// Sequence number of its first byte.
+    pub seq: u32,
     pub chunk: *mut Chunk,
     /// What this run signs its chunk with; no other run that may be under way on this CPU has the same.
     pub token: u64,
+    /// Of the ring.
+    pub key: u64,
 }
 
 /// Memory for a chunk. One run may interrupt another on the same CPU (a softirq, or another task where the kernel is
 /// preemptible), so the bytes are signed by the run that loaded them, and looked at again if the signature has changed.
-#[repr(C)]
+#[repr(C, align(8))]
 pub struct Chunk {
     token: u64,
     bytes: [u8; CHUNK + 16],
+}
+
+/// A place in the chunk, masked where the verifier sees it: the compiler is made to forget what it knows, or it would leave the
+/// mask out.
+#[inline(always)]
+fn index(at: u32) -> usize {
+    forget(at) as usize & (CHUNK - 1)
+}
+
+/// A number of which the compiler knows nothing more.
+#[inline(always)]
+pub fn forget(number: u32) -> u64 {
+    let mut number = number as u64;
+    // SAFETY: a move onto itself. (Without any instruction, two lines share an offset, which the kernel refuses.)
+    unsafe { asm!("{0} = {0}", inout(reg) number, options(nomem, nostack, preserves_flags)) };
+    number
 }
 
 impl Window for Bytes {
     #[inline(always)]
     fn byte(&self, at: u32) -> u8 {
         // SAFETY: the index is masked to the chunk.
-        unsafe { *(&raw const (*self.chunk).bytes).cast::<u8>().add(at as usize & (CHUNK - 1)) }
+        unsafe { *(&raw const (*self.chunk).bytes).cast::<u8>().add(index(at)) }
     }
 
     #[inline(always)]
@@ -169,7 +192,7 @@ impl Window for Bytes {
         // SAFETY: the index is masked to the chunk, which has eight bytes more. As an instruction of its own, since the
         // compiler would assemble an unaligned word from eight bytes.
         unsafe {
-            let from = (&raw const (*self.chunk).bytes).cast::<u8>().add(at as usize & (CHUNK - 1));
+            let from = (&raw const (*self.chunk).bytes).cast::<u8>().add(index(at));
             asm!("{0} = *(u64 *)({1} + 0)", out(reg) word, in(reg) from, options(readonly, nostack, preserves_flags));
         }
         word
@@ -178,12 +201,21 @@ impl Window for Bytes {
 
 impl Payload for Bytes {
     #[inline(always)]
-    fn load(&mut self, offset: u32, len: u32) -> bool {
+    fn load(&mut self, source: u32, at: u32, len: u32) -> u32 {
         // SAFETY: `chunk` has CHUNK bytes, and no more are asked for.
         unsafe {
             core::ptr::write_volatile(&raw mut (*self.chunk).token, self.token);
-            let to = (&raw mut (*self.chunk).bytes).cast();
-            bpf_skb_load_bytes(self.skb.cast(), self.payload + offset, to, within::<CHUNK>(len)) == 0
+            let to = (&raw mut (*self.chunk).bytes).cast::<u8>();
+            if source == Stretch::RING {
+                let ring = rings::get(self.key);
+                if ring.is_null() {
+                    return 0;
+                }
+                rings::copy::<CHUNK>(ring, at, to);
+                return len;
+            }
+            let offset = self.payload + at.wrapping_sub(self.seq);
+            if bpf_skb_load_bytes(self.skb.cast(), offset, to.cast(), within::<CHUNK>(len)) == 0 { len } else { 0 }
         }
     }
 
@@ -198,8 +230,6 @@ impl Payload for Bytes {
 /// them, is made to forget, or it would leave the mask out.
 #[inline(always)]
 pub fn within<const N: usize>(len: u32) -> u32 {
-    let mut less_one = (len as u64).wrapping_sub(1);
-    // SAFETY: a move onto itself. (Without any instruction, two lines share an offset, which the kernel refuses.)
-    unsafe { asm!("{0} = {0}", inout(reg) less_one, options(nomem, nostack, preserves_flags)) };
+    let less_one = forget(len.wrapping_sub(1));
     (less_one & (N as u64 - 1)) as u32 + 1
 }

@@ -1,122 +1,121 @@
-//! Books what the reading of a segment finds: counts, and records for user space.
+//! Books what the reading of a stretch finds: counts, and records for user space.
 
 use aya_ebpf::bindings::__sk_buff;
 use stormdrill_wire::{
-    abi::{EventHeader, MAX_NAMED_EDGES, health, kind},
-    conn::{Book, Head, side},
-    flow::{Flow, IN_HOLE},
-    http1::{Body, Machine},
-    read::{Piece, Sink},
+    abi::{EdgeCounters, MAX_NAMED_EDGES, health, outcome, protocol},
+    conn::{Book, side},
+    flow::Flow,
+    read::Sink,
+    recogniser::{Note, Piece, tally},
 };
 
 use crate::{
     count,
-    events::{Sender, Subject},
+    events::{Sender, Source, Subject},
+    scratch::Scratch,
 };
 
 /// Books what a run finds.
 pub struct Watch {
     pub skb: *mut __sk_buff,
-    pub payload: u32,
-    pub len: u32,
     pub book: *mut Book,
     pub flow: *mut Flow,
-    pub incoming: bool,
-    pub sender: Sender,
-    pub flags: u32,
-}
-
-impl Watch {
-    #[inline(always)]
-    fn side(&self) -> usize {
-        // SAFETY: `book` points into socket storage.
-        unsafe { (*self.book).side(self.incoming) }
-    }
-
-    #[inline(always)]
-    fn wants_events(&self) -> bool {
-        // SAFETY: as above.
-        count::wants_events(self.flags) && (unsafe { (*self.book).edge } as usize) < MAX_NAMED_EDGES
-    }
-
-    #[inline(always)]
-    fn count(&self, status: u16) {
-        // SAFETY: `counters` points into the counters map.
-        unsafe {
-            if status == 0 {
-                count::add(&raw mut (*self.sender.counters).requests, 1);
-            } else {
-                count::response(self.sender.counters, status);
-            }
-        }
-    }
-
-    /// Sends a piece and up to `body` bytes of what follows it.
-    #[inline(always)]
-    fn send(&self, index: u32, status: u16, flags: u8, piece: Piece, body: u64) {
-        let kind = if status == 0 { kind::REQUEST } else { kind::RESPONSE };
-        let here = (self.len - piece.to) as u64;
-        let body = if body > here { here } else { body };
-        let subject = Subject { kind, index, status, flags };
-        // SAFETY: `flow` points into socket storage.
-        let scratch = unsafe { &raw mut (*self.flow).stretch.scratch };
-        self.sender.head(self.skb, self.payload, self.book, subject, piece, body as u32, scratch);
-    }
+    pub side: usize,
+    /// Of the ring.
+    pub key: u64,
 }
 
 impl Sink for Watch {
     #[inline(always)]
-    fn complete(&mut self, machine: &Machine) -> (Option<Head>, Body) {
-        // SAFETY: `book` points into socket storage, apart from the machine's flow.
-        unsafe { (*self.book).complete(self.side(), machine) }
-    }
-
-    #[inline(always)]
-    fn head(&mut self, head: Head, piece: Piece, declared: u64) {
-        self.count(head.status);
-        if self.wants_events() && !head.orphan {
-            self.send(head.index, head.status, EventHeader::COMPLETE, piece, declared);
-        }
-    }
-
-    #[inline(always)]
-    fn part(&mut self, machine: &Machine, piece: Piece) {
-        if !self.wants_events() {
+    fn note(&mut self, note: &Note, piece: Piece) {
+        let Some((epoch, flags)) = count::settings() else {
             return;
-        }
-        // SAFETY: as above.
-        let (requests, responses) = unsafe { ((*self.book).request_count, (*self.book).response_count) };
-        if self.side() == side::REQUEST {
-            self.send(requests, 0, 0, piece, 0);
-        } else if machine.status_known() && machine.status() >= 200 && responses != requests {
-            self.send(responses, machine.status(), 0, piece, 0);
+        };
+        // SAFETY: `book` and `flow` point into socket storage, `counters` into the counters map.
+        unsafe {
+            let Some(counters) = count::of_edge(epoch, (*self.book).edge) else {
+                return;
+            };
+            if note.turn != 0 {
+                count_protocol(self.book, counters, note.turn);
+            } else if note.tally != tally::NONE {
+                count_protocol(self.book, counters, (*self.book).protocol);
+                count_message(counters, note);
+            }
+            if note.kind == 0 || !count::wants_events(flags) || (*self.book).edge as usize >= MAX_NAMED_EDGES {
+                return;
+            }
+            let end = (*self.flow).stretch.end;
+            let here = end.wrapping_sub(piece.to);
+            let body = if note.body > here { here } else { note.body };
+            let scratch = Scratch::of(self.skb);
+            let source = Source {
+                skb: self.skb,
+                payload: scratch.payload(),
+                seq: scratch.seq(),
+                source: (*self.flow).stretch.source,
+                key: self.key,
+            };
+            let subject = Subject { kind: note.kind, index: note.index, status: note.status, flags: note.flags };
+            let forget = &raw mut (*self.flow).stretch.scratch;
+            Sender { epoch, counters }.piece(&source, self.book, subject, piece, body, forget);
         }
     }
 
     #[inline(always)]
     fn foreign(&mut self) {
-        if self.side() == side::REQUEST {
-            // SAFETY: `counters` points into the counters map.
-            count::add(unsafe { &raw mut (*self.sender.counters).unparsed_connections }, 1);
+        if self.side != side::REQUEST {
+            return;
+        }
+        // SAFETY: as above.
+        unsafe {
+            if let Some((epoch, _)) = count::settings()
+                && let Some(counters) = count::of_edge(epoch, (*self.book).edge)
+            {
+                count_protocol(self.book, counters, protocol::UNKNOWN);
+            }
+        }
+    }
+}
+
+/// Counts a connection by its protocol, once.
+///
+/// # Safety
+/// The pointers are into socket storage and the counters map.
+#[inline(always)]
+pub unsafe fn count_protocol(book: *mut Book, counters: *mut EdgeCounters, protocol: u8) {
+    // SAFETY: the caller's; the index is masked.
+    unsafe {
+        if (*book).counted != 0 {
+            return;
+        }
+        (*book).counted = 1;
+        count::add((&raw mut (*counters).protocols).cast::<u64>().add(protocol as usize & (protocol::COUNT - 1)), 1);
+        if protocol >= protocol::TLS {
+            count::add(&raw mut (*counters).unparsed_connections, 1);
             count::health(health::UNPARSED_CONNECTIONS);
         }
     }
 }
 
-/// The head in the hole goes on in bytes that passed before: it is taken as complete.
+/// # Safety
+/// The pointer is into the counters map.
 #[inline(always)]
-pub unsafe fn assume(watch: &Watch, flow: *mut Flow) {
-    count::health(health::ASSUMED_HEADS);
-    // SAFETY: the caller's pointers are into socket storage and the counters map.
+unsafe fn count_message(counters: *mut EdgeCounters, note: &Note) {
+    // SAFETY: the caller's.
     unsafe {
-        let machine = &raw const (*flow).machines[IN_HOLE];
-        let side = watch.side();
-        if side == side::RESPONSE && !(*machine).status_known() {
-            return;
-        }
-        let (head, _) = (*watch.book).complete(side, &*machine);
-        if let Some(head) = head {
-            watch.count(head.status);
+        if note.tally == tally::REQUEST {
+            count::add(&raw mut (*counters).requests, note.times as u64);
+        } else if note.tally == tally::STATUS {
+            count::response(counters, note.status);
+        } else {
+            count::add(&raw mut (*counters).responses, 1);
+            if note.tally == tally::OUTCOME {
+                let of = if note.status == outcome::ERROR { &raw mut (*counters).errors } else { &raw mut (*counters).ok };
+                count::add(of, 1);
+            }
         }
     }
 }
+
+const _: () = assert!(protocol::COUNT.is_power_of_two());

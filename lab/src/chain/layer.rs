@@ -11,7 +11,11 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Response, StatusCode};
 
 use super::report::LayerReport;
+<<<<<<< HEAD
 use super::{ChainConfig, Deadlines};
+=======
+use super::{CallerGone, ChainConfig, Deadlines};
+>>>>>>> main
 use crate::caller::{Call, Caller, CallerConfig, Outcome};
 use crate::clock::Clock;
 use crate::counts::{Arrival, Counter, StatusCounts};
@@ -35,7 +39,8 @@ struct Counts {
 #[derive(Debug)]
 pub(super) struct Layer {
     name: String,
-    caller: Caller,
+    caller: Arc<Caller>,
+    caller_gone: CallerGone,
     deadlines: Deadlines,
     clock: Clock,
     /// The start of the ids that this layer gives to requests without one.
@@ -52,7 +57,12 @@ impl Layer {
         let tag = format!("{name}-{:08x}", fastrand::u32(..));
         Self {
             name: name.to_owned(),
+<<<<<<< HEAD
             caller,
+=======
+            caller: Arc::new(caller),
+            caller_gone: chain.caller_gone,
+>>>>>>> main
             deadlines: chain.deadlines,
             clock,
             tag,
@@ -93,13 +103,25 @@ impl Layer {
         crate::service::json(status, body.to_string())
     }
 
+    /// Makes a call. If this future is dropped, because the caller has hung up, the call ends with it or goes on by itself.
+    async fn outcome(&self, call: Call) -> Outcome {
+        match self.caller_gone {
+            CallerGone::Stops => self.caller.call(&call).await,
+            CallerGone::GoesOn => {
+                let caller = Arc::clone(&self.caller);
+                // A task fails only by a panic, or when the runtime ends: then nobody hears the answer.
+                tokio::spawn(async move { caller.call(&call).await }).await.unwrap_or(Outcome::TooLate(None))
+            }
+        }
+    }
+
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let deadline = self.deadline(request.headers());
         let (head, body) = request.into_parts();
         let Some(body) = read_body(body).await else {
             return self.own_answer(StatusCode::BAD_REQUEST, "the request's body breaks off");
         };
-        match self.caller.call(&self.call(&head, body, deadline)).await {
+        match self.outcome(self.call(&head, body, deadline)).await {
             Outcome::Answered(answer) => pass_on(answer),
             Outcome::Failed(_) => self.own_answer(StatusCode::SERVICE_UNAVAILABLE, "the next service failed"),
             Outcome::TooLate(_) => self.own_answer(StatusCode::GATEWAY_TIMEOUT, "the caller's deadline has passed"),

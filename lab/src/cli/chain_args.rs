@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::Switch;
 use super::values::{Ports, duration, duration_or_zero, ports, share};
-use crate::chain::{ChainConfig, Deadlines, Policy, RetryLayers};
+use crate::chain::{CallerGone, ChainConfig, Deadlines, Policy, RetryLayers};
 use crate::policy::backoff::{Backoff, Shape};
 use crate::policy::breaker::BreakerLimits;
 use crate::policy::budget::{BudgetLimits, Counting};
-use crate::policy::{Marker, Methods, RetryAfter};
+use crate::policy::{Marker, Methods, RetryAfter, RetryOn};
 use crate::pool::Reuse;
 
 #[derive(Debug, clap::Args)]
@@ -67,9 +67,15 @@ pub(super) struct ChainArgs {
     /// Which methods are retried
     #[arg(long, value_enum, default_value = "all")]
     methods: Methods,
+    /// Which answers are retried: 5xx and 429, or every error
+    #[arg(long, value_enum, default_value = "failures")]
+    retry_on: RetryOn,
     /// Whether a retry waits for as long as the answer's Retry-After says
     #[arg(long, value_enum, default_value = "ignored")]
     retry_after: RetryAfter,
+    /// What a layer does when its caller has hung up
+    #[arg(long, value_enum, default_value = "stops")]
+    caller_gone: CallerGone,
     /// Whether connections are used again
     #[arg(long, value_enum, default_value = "on")]
     keepalive: Switch,
@@ -128,8 +134,10 @@ impl ChainArgs {
             backoff: Backoff { base: self.backoff_base, max: self.backoff_max, shape: self.waits.unwrap_or(Shape::Full) },
             naive_waits: self.waits.is_some(),
             methods: self.methods,
+            on: self.retry_on,
             retry_after: self.retry_after,
             breaker: self.breaker.map(|failures| BreakerLimits { failures, open: self.breaker_open }),
+            caller_gone: self.caller_gone,
             reuse: match self.keepalive {
                 Switch::On => Reuse::KeepAlive,
                 Switch::Off => Reuse::Close,

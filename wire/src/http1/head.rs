@@ -35,7 +35,7 @@ impl Machine {
             phase::LINE_START => self.line_start(b),
             phase::END => {
                 if b == b'\n' {
-                    return Step::HeadEnd;
+                    return Step::Complete;
                 }
                 self.set_phase(phase::LINE);
                 Step::More
@@ -162,7 +162,7 @@ impl Machine {
     #[inline(always)]
     pub(super) fn line_start(&mut self, b: u8) -> Step {
         if b == b'\n' {
-            return Step::HeadEnd;
+            return Step::Complete;
         }
         self.at = 1;
         let lower = b | 0x20;

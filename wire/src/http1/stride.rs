@@ -63,7 +63,7 @@ impl Machine {
         if first == b'\r' || first == b'\n' {
             if left >= 2 && word as u16 == u16::from_le_bytes(*b"\r\n") {
                 self.grow(2);
-                return (2, Step::HeadEnd);
+                return (2, Step::Complete);
             }
             return (0, Step::More);
         }

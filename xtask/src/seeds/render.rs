@@ -59,7 +59,7 @@ fn claims(sections: &[Section]) -> String {
             .iter()
             .flat_map(|section| section.findings.iter().filter(|finding| finding.id == claim.id).map(move |finding| (section, finding)))
             .collect();
-        let mut names: Vec<String> = found.iter().map(|(section, _)| format!("`seeds --only {}`", section.name)).collect();
+        let mut names: Vec<String> = found.iter().map(|(section, _)| format!("`cargo xtask seeds --only {}`", section.name)).collect();
         names.dedup();
         let measured = found.iter().map(|(_, finding)| finding.measured.clone()).collect::<Vec<_>>().join("; ");
         let verdict = overall(found.iter().map(|(_, finding)| finding.verdict));

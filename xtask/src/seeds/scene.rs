@@ -16,6 +16,8 @@ pub(crate) struct Scene {
     pub(crate) folder: PathBuf,
     /// Fewer requests and shorter phases.
     pub(crate) short: bool,
+    /// The only playbook that is wanted, if not all are.
+    pub(crate) playbook: Option<String>,
     next_port: Cell<u16>,
     logs: Cell<u32>,
 }
@@ -27,12 +29,12 @@ pub(crate) struct Service {
 }
 
 impl Scene {
-    pub(crate) fn new(system: &str, short: bool) -> Result<Self> {
+    pub(crate) fn new(system: &str, short: bool, playbook: Option<String>) -> Result<Self> {
         let folder = rig::folder().join(system);
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         // Another run may go on in a namespace of its own; edges are told apart by their ports, so those differ.
         let slot = u16::try_from(std::process::id() % 200).unwrap_or_default();
-        Ok(Self { folder, short, next_port: Cell::new(11_000 + slot * 100), logs: Cell::new(0) })
+        Ok(Self { folder, short, playbook, next_port: Cell::new(11_000 + slot * 100), logs: Cell::new(0) })
     }
 
     /// A port that was not given before.

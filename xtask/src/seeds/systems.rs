@@ -6,6 +6,7 @@ mod envoy;
 mod gateway;
 mod grpc;
 mod haproxy;
+mod latency;
 mod layers;
 mod listings;
 mod loss;
@@ -16,6 +17,11 @@ use anyhow::Result;
 
 use super::result::Section;
 use super::scene::Scene;
+
+/// Downloads the kernel that one of them boots.
+pub(crate) fn prepare() -> Result<()> {
+    latency::prepare()
+}
 
 /// A system and its drills.
 pub(crate) struct System {
@@ -38,5 +44,6 @@ pub(crate) const ALL: &[System] = &[
     System { name: "metastable", title: "Outages that outlive their cause", run: metastable::run, short: false },
     System { name: "listings", title: "The articles' own code", run: listings::run, short: false },
     System { name: "loss", title: "Thirty percent loss for five minutes", run: loss::run, short: false },
+    System { name: "latency", title: "A store that is slow, by netem", run: latency::run, short: false },
     System { name: "playbooks", title: "The shipped playbooks", run: playbooks::run, short: true },
 ];

@@ -55,6 +55,12 @@ pub(super) const NEEDS: &[Need] = &[
     need(Part::Test, "chromedriver", "chromium-driver"),
     // A terminal without a screen, for `stormdrill top`.
     need(Part::Test, "tmux", "tmux"),
+    // For the daemon: TLS, socket activation, several hosts.
+    need(Part::Test, "curl", "curl"),
+    need(Part::Test, "openssl", "openssl"),
+    need(Part::Test, "systemd-socket-activate", "systemd"),
+    need(Part::Test, "etcd", "etcd-server"),
+    need(Part::Test, "etcdctl", "etcd-client"),
     need(Part::Seeds, "nginx", "nginx"),
     need(Part::Seeds, "haproxy", "haproxy"),
     need(Part::Seeds, "redis-server", "redis-server"),

@@ -10,13 +10,14 @@ use thiserror::Error;
 use tokio::sync::mpsc;
 
 use super::{Drills, Entry, Running, end_event};
+use crate::clock;
+use crate::daemon::cluster::ClaimError;
 use crate::daemon::log::EventLog;
 use crate::daemon::overlap::overlap;
 use crate::daemon::progress::{Live, Reporter};
 use crate::daemon::store::{Record, Request, State, StoreError};
 use crate::drill::{self, Carried};
 use crate::report::log::chain;
-use crate::{clock, host};
 
 /// Why a drill was not started.
 #[derive(Debug, Error)]
@@ -39,6 +40,9 @@ pub enum StartError {
         /// The other request's drill.
         id: String,
     },
+    /// Other hosts have a say.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
     /// The daemon is about to end.
     #[error("the daemon is stopping")]
     Stopping,
@@ -60,21 +64,22 @@ pub struct Started {
 }
 
 impl Drills {
-    /// Starts a drill, or finds the one that the same request started before.
+    /// The drill that the same request started before.
+    ///
+    /// # Errors
+    /// When another request had its key.
+    pub fn repeated(&self, request: Option<&Request>) -> Result<Option<Started>, StartError> {
+        before(&self.inner().entries, request)
+    }
+
+    /// Starts a drill of this id, or finds the one that the same request started before.
     ///
     /// # Errors
     /// When it may not run, or not now.
-    pub fn start(self: &Arc<Self>, playbook: Playbook, request: Option<Request>) -> Result<Started, StartError> {
+    pub fn start(self: &Arc<Self>, id: String, playbook: Playbook, request: Option<Request>) -> Result<Started, StartError> {
         let mut inner = self.inner();
-        if let Some(request) = &request {
-            let before = inner.entries.iter().find(|entry| entry.record.request.as_ref().is_some_and(|r| r.key == request.key));
-            match before {
-                Some(entry) if entry.record.request.as_ref() == Some(request) => {
-                    return Ok(Started { record: entry.record.clone(), is_new: false });
-                }
-                Some(entry) => return Err(StartError::KeyReused { id: entry.record.id.clone() }),
-                None => {}
-            }
+        if let Some(before) = before(&inner.entries, request.as_ref())? {
+            return Ok(before);
         }
         if inner.is_stopping {
             return Err(StartError::Stopping);
@@ -92,7 +97,7 @@ impl Drills {
             return Err(StartError::TooMany { limit });
         }
         let record = Record {
-            id: host::drill_id(),
+            id,
             playbook: playbook.name.clone(),
             state: State::Running,
             started_at: clock::wall_rfc3339(),
@@ -163,7 +168,7 @@ impl Drills {
         self.metrics.phase(&record.id, None);
         self.metrics.verdict(&record.id, outcome);
         tracing::info!(drill = record.id, outcome, reason = record.reason, "drill ended");
-        log.push("end", end_event(&record));
+        let end = end_event(&record);
         let mut inner = self.inner();
         if let Some(entry) = inner.entries.iter_mut().find(|entry| entry.record.id == record.id) {
             entry.record = record;
@@ -171,7 +176,18 @@ impl Drills {
         }
         self.prune(&mut inner);
         drop(inner);
-        // Last: whoever waits for the end finds it in the books.
+        // Last: whoever hears of the end finds it in the books.
+        log.push("end", end);
         log.close();
+    }
+}
+
+fn before(entries: &[Entry], request: Option<&Request>) -> Result<Option<Started>, StartError> {
+    let Some(request) = request else { return Ok(None) };
+    let mut entries = entries.iter().map(|entry| &entry.record);
+    match entries.find(|record| record.request.as_ref().is_some_and(|other| other.key == request.key)) {
+        Some(record) if record.request.as_ref() == Some(request) => Ok(Some(Started { record: record.clone(), is_new: false })),
+        Some(record) => Err(StartError::KeyReused { id: record.id.clone() }),
+        None => Ok(None),
     }
 }

@@ -65,7 +65,7 @@ fn read_policy(source: &mut Source<'_>, retry: &Node, policy: &mut Policy) {
     let pause = retry.get("retry_back_off");
     let text = |key: &str| pause.and_then(|pause| pause.get(key)).and_then(Node::text).map(str::to_owned);
     let base = text("base_interval").unwrap_or_else(|| "25ms".to_owned());
-    let max = text("max_interval").map_or_else(|| "ten times that".to_owned(), |max| max);
+    let max = text("max_interval").unwrap_or_else(|| "ten times that".to_owned());
     policy.backoff = Some(format!("a random time, from {base} on doubled each time, at most {max}"));
 }
 

@@ -40,7 +40,9 @@ pub(super) fn policy(source: &mut Source<'_>, proxy: &Section, lines: &[&Line]) 
         let line = lines.iter().copied().rfind(|line| line.begins(&["option", name]) || line.begins(&["no", "option", name]));
         line.filter(|line| line.word(0) == "option")
     };
-    let mut policy = Policy::new(format!("{} {}", proxy.kind, proxy.name), place, GATEWAY);
+    // A connection that cannot be passed on is closed.
+    let answers = if mode == "http" { GATEWAY } else { Answers::Always(Kind::Reset) };
+    let mut policy = Policy::new(format!("{} {}", proxy.kind, proxy.name), place, answers);
     policy.retries = kinds(retry_on);
     policy.words = retry_on.map_or_else(
         || "conn-failure".to_owned(),

@@ -85,12 +85,13 @@ impl<'a> Walk<'a> {
         let place = source.place(directive.range());
         source.about(Some(place));
         let name = format!("{path} to {}", target.name).trim().to_owned();
-        let mut policy = Policy::new(name, place, GATEWAY);
+        // A connection that cannot be passed on is closed.
+        let mut policy = Policy::new(name, place, if stream { Answers::Always(Kind::Reset) } else { GATEWAY });
         let passing = Passing { module, settings, target: &target, directive, stream };
         let peers = target.peers.map_or(Tries::Unlimited, Tries::AtMost);
         policy.retries = retries(source, settings, module, stream, &mut policy.words);
         policy.tries = tries(source, settings, module).map_or(peers, |limit| peers.min(Tries::AtMost(limit)));
-        policy.try_timeout = Some(settings.time(source, module, "read_timeout", MINUTE));
+        policy.try_timeout = (!stream).then(|| settings.time(source, module, "read_timeout", MINUTE));
         let total = settings.time(source, module, "next_upstream_timeout", Duration::ZERO);
         // The limit is looked at between tries: the last one may still take its own time on top.
         policy.total_timeout = None;

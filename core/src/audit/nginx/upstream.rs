@@ -22,6 +22,8 @@ pub(super) struct Target {
 pub(super) fn target(passed_to: &str, upstreams: &[&Directive]) -> Target {
     let rest = passed_to.split_once("://").map_or(passed_to, |(_, rest)| rest);
     let host = if rest.starts_with("unix:") { rest } else { rest.split('/').next().unwrap_or(rest) };
+    // `http://backend$request_uri` names the group `backend`, `http://$backend` whatever a variable says.
+    let host = host.split_once('$').map_or(host, |(name, _)| if name.is_empty() { host } else { name });
     if let Some(group) = upstreams.iter().find(|group| group.argument() == host) {
         return group_of(group);
     }
@@ -87,6 +89,7 @@ mod tests {
             ("http://unix:/run/a.sock:/x", Some(1)),
             ("http://api.example.com", None),
             ("http://$backend", None),
+            ("http://10.0.0.1$request_uri", Some(1)),
             ("127.0.0.1:9000", Some(1)),
         ] {
             assert_eq!(target(target_of, &[]).peers, peers, "{target_of}");

@@ -8,11 +8,13 @@ use super::super::Scope;
 use super::super::fields::{self, Fields, Keys};
 use super::super::node::{Entry, Node, Value};
 use super::super::problem::{Code, Draft, Problems};
-use super::super::serve::{Config, Limits, Observe};
+use super::super::serve::{Config, Etcd, Limits, Observe, Tls};
 
-const KNOWN: &[&str] = &["listen", "socket", "token_file", "state_dir", "playbooks", "observe", "retention", "limits"];
-const TOP: Keys = Keys { of: "the configuration", known: KNOWN, later: &["tls", "etcd"], offer: KNOWN };
-const LIMITS: Keys = Keys::new("`limits`", &["drills", "connections", "body_bytes"]);
+const KNOWN: &[&str] = &["listen", "socket", "token_file", "tls", "state_dir", "playbooks", "observe", "retention", "limits", "etcd"];
+const TOP: Keys = Keys::new("the configuration", KNOWN);
+const LIMITS: Keys = Keys::new("`limits`", &["drills", "connections", "body_bytes", "requests"]);
+const TLS: Keys = Keys::new("`tls`", &["cert", "key"]);
+const ETCD: Keys = Keys::new("`etcd`", &["endpoints", "prefix", "ca"]);
 
 pub(in super::super) fn check(root: &Node, problems: &mut Problems<'_>) -> Option<Config> {
     let mut config = Config::default();
@@ -24,6 +26,8 @@ pub(in super::super) fn check(root: &Node, problems: &mut Problems<'_>) -> Optio
     if let Some(entry) = top.get("listen") {
         config.listen = listen(entry, top.get("token_file").is_some(), problems);
     }
+    config.tls = top.get("tls").and_then(|entry| tls(entry, problems));
+    config.etcd = top.get("etcd").and_then(|entry| etcd(entry, problems));
     config.socket = top.get("socket").and_then(|entry| path(entry, problems));
     if let Some(path) = top.get("state_dir").and_then(|entry| path(entry, problems)) {
         config.state_dir = path;
@@ -76,12 +80,46 @@ fn limits(entry: &Entry, problems: &mut Problems<'_>) -> Option<Limits> {
         ("drills", 1..=16, &mut limits.drills),
         ("connections", 8..=10_000, &mut limits.connections),
         ("body_bytes", 1024..=1024 * 1024, &mut limits.body_bytes),
+        ("requests", 1..=100_000, &mut limits.requests),
     ] {
         if let Some(given) = fields.get(key).and_then(|entry| whole(entry, range, problems)) {
             *value = given;
         }
     }
     Some(limits)
+}
+
+fn tls(entry: &Entry, problems: &mut Problems<'_>) -> Option<Tls> {
+    let fields = Fields::open(&entry.value, &entry.key.place, TLS, problems)?;
+    let cert = fields.require("cert", "cert: /etc/stormdrill/cert.pem", problems).and_then(|entry| path(entry, problems));
+    let key = fields.require("key", "key: /etc/stormdrill/key.pem", problems).and_then(|entry| path(entry, problems));
+    Some(Tls { cert: cert?, key: key? })
+}
+
+fn etcd(entry: &Entry, problems: &mut Problems<'_>) -> Option<Etcd> {
+    let fields = Fields::open(&entry.value, &entry.key.place, ETCD, problems)?;
+    let endpoints = fields.require("endpoints", "endpoints: [http://10.0.0.2:2379]", problems)?;
+    let nodes = match &endpoints.value.value {
+        Value::Scalar(_) => std::slice::from_ref(&endpoints.value),
+        _ => fields::items(endpoints, problems)?,
+    };
+    let mut urls = Vec::new();
+    for node in nodes {
+        let url = fields::scalar(node, &endpoints.key.place, "a URL", problems)?;
+        if !url.starts_with("http://") && !url.starts_with("https://") {
+            let message = format!("`endpoints`: `{}` is no URL", crate::wording::excerpt(url));
+            problems.report(Draft::new(Code::BadValue, &node.place, message).advice("write it as `http://10.0.0.2:2379`"));
+            return None;
+        }
+        urls.push(url.to_owned());
+    }
+    if urls.is_empty() {
+        problems.report(Draft::new(Code::BadValue, &endpoints.value.place, "`endpoints` is empty"));
+        return None;
+    }
+    let prefix = fields.get("prefix").and_then(|entry| fields::text(entry, problems)).unwrap_or(Etcd::PREFIX);
+    let ca = fields.get("ca").and_then(|entry| path(entry, problems));
+    Some(Etcd { endpoints: urls, prefix: prefix.trim_end_matches('/').to_owned(), ca })
 }
 
 fn path(entry: &Entry, problems: &mut Problems<'_>) -> Option<PathBuf> {

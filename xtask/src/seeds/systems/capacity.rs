@@ -23,7 +23,7 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
     for (what, layers, tries) in [("no layer retries", 1, "1"), ("3 layers of 3 tries", 3, "3")] {
         let store = scene.store(&["--dip", "58/s", "--dip-for", "1.5s"])?;
         let chain = scene.chain(layers, store.port, &["--tries", tries, "--timeout", "5s"])?;
-        let load = scene.load(chain.port, &["--rate", RATE, "--duration", "120s", "--timeout", "5s", "--unique-path", "on"])?;
+        let load = scene.load(chain.port, &["--rate", RATE, "--duration", "300s", "--timeout", "5s", "--unique-path", "on"])?;
         let mut windows = 0;
         let outcome = Playbook::new(&format!("dip-{layers}"))
             .ingress("web", chain.port)
@@ -82,8 +82,10 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
 fn series(outcome: &Outcome) -> (Vec<f64>, Vec<f64>) {
     let calls = outcome.windows("store", "fault").iter().filter_map(|window| window["requests"].as_f64()).collect();
     let served = |window: &&serde_json::Value| {
-        let good = window["status"]["200"].as_f64().unwrap_or(0.0);
-        good / window["responses"].as_f64().unwrap_or(1.0).max(1.0)
+        let answers: Vec<(&String, f64)> =
+            window["status"].as_object().into_iter().flatten().filter_map(|(status, count)| Some((status, count.as_f64()?))).collect();
+        let all: f64 = answers.iter().map(|(_, count)| count).sum();
+        answers.iter().filter(|(status, _)| *status == "200").map(|(_, count)| count).sum::<f64>() / all.max(1.0)
     };
     (calls, outcome.windows("web", "fault").iter().map(served).collect())
 }

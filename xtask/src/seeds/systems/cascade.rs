@@ -6,13 +6,19 @@ use anyhow::Result;
 use serde_json::Value;
 
 use self::databases::{Databases, Service};
-use crate::seeds::drill::{Moment, Outcome, Playbook};
+use crate::paths;
+use crate::seeds::drill::{self, Moment, Outcome, Playbook};
 use crate::seeds::result::{Section, Verdict};
 use crate::seeds::scene::Scene;
+
+const LOAD: [&str; 8] = ["--rate", "40/s", "--duration", "300s", "--timeout", "3s", "--unique-path", "on"];
 
 /// The drills.
 pub(crate) fn run(scene: &Scene) -> Result<Section> {
     let databases = Databases::new(scene)?;
+    if !is_recognised(scene, &databases)? {
+        return Ok(Section::skip("this build's probe counts no command of Redis"));
+    }
     let mut section = Section {
         versions: vec![databases::redis_version()?, databases::mysql_version()?, databases::client_versions()?],
         story: vec![
@@ -26,12 +32,24 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
     };
     stopped(scene, &databases, &mut section)?;
     slow(scene, &databases, &mut section)?;
+    shipped(scene, &databases, &mut section)?;
     section.advice.push(
         "**What to configure.** One try with a short timeout, a pool with a limit that fails at once, and a limit on how many requests may go to the \
          database when the cache is away; the rest is told so. MySQL then never sees more than it can take, and the drill passes."
             .to_owned(),
     );
     Ok(section)
+}
+
+/// Whether a few requests to Redis are counted at all.
+fn is_recognised(scene: &Scene, databases: &Databases) -> Result<bool> {
+    let service = databases.service(scene, "guarded")?;
+    let playbook = Playbook::new("is-recognised").ingress("web", service.port).downstream("redis", databases.redis_port).untyped();
+    let outcome = playbook.phases(["1s", "3s", "1s"]).run(scene, |moment| match moment {
+        Moment::Phase("fault") => scene.requests(service.port, 3, &[]).map(drop),
+        _ => Ok(()),
+    })?;
+    Ok(outcome.all_requests("redis") > 0)
 }
 
 /// Redis is stopped for some seconds.
@@ -112,6 +130,34 @@ fn slow(scene: &Scene, databases: &Databases, section: &mut Section) -> Result<(
     Ok(())
 }
 
+<<<<<<< HEAD
+=======
+/// The shipped playbook, with a fault that needs no netem.
+fn shipped(scene: &Scene, databases: &Databases, section: &mut Section) -> Result<()> {
+    for (kind, expected) in [("storm", "fail"), ("guarded", "pass")] {
+        let service = databases.service(scene, kind)?;
+        let load = scene.load(service.port, &LOAD)?;
+        let set = [
+            ("observe.ingress.web.port", service.port.to_string()),
+            ("observe.downstream.cache.port", databases.redis_port.to_string()),
+            ("observe.downstream.database.port", databases.mysql_port.to_string()),
+            ("observe.window", "1s".to_owned()),
+            ("phases.baseline", "5s".to_owned()),
+            ("phases.fault", "8s".to_owned()),
+            ("phases.recovery", "8s".to_owned()),
+            ("faults.0", "{partition: true, to: cache}".to_owned()),
+        ]
+        .map(|(key, value)| (key.to_owned(), value));
+        let file = paths::workspace().join("playbooks/redis-cascade.yaml");
+        let outcome = drill::run_until_valid(scene, &file, &format!("shipped-{kind}"), &set)?;
+        load.stop()?;
+        service.counts()?;
+        section.drills.push(outcome.drill(format!("redis-cascade: {kind}"), expected));
+    }
+    Ok(())
+}
+
+>>>>>>> main
 fn drill(
     scene: &Scene,
     databases: &Databases,
@@ -119,7 +165,11 @@ fn drill(
     name: &str,
     each: impl FnMut(Moment<'_>) -> Result<()>,
 ) -> Result<(Outcome, Value)> {
+<<<<<<< HEAD
     let load = scene.load(service.port, &["--rate", "40/s", "--duration", "300s", "--timeout", "3s", "--unique-path", "on"])?;
+=======
+    let load = scene.load(service.port, &LOAD)?;
+>>>>>>> main
     let outcome = Playbook::new(name)
         .ingress("web", service.port)
         .downstream("redis", databases.redis_port)

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use self::server::{Envoy, Settings};
-use crate::seeds::drill::{Outcome, Playbook};
+use crate::seeds::drill::Playbook;
 use crate::seeds::nginx::Nginx;
 use crate::seeds::result::{Section, Table, Verdict};
 use crate::seeds::scene::Scene;
@@ -57,14 +57,14 @@ fn budget(scene: &Scene, section: &mut Section) -> Result<()> {
         let settings = Settings { per_try: "2s", ..Settings::default() };
         let envoy = Envoy::new(scene, store.port, &settings)?;
         let load =
-            scene.load(envoy.port, &["--rate", &format!("{rate}/s"), "--duration", "120s", "--arrivals", "poisson", "--timeout", "10s"])?;
+            scene.load(envoy.port, &["--rate", &format!("{rate}/s"), "--duration", "300s", "--arrivals", "poisson", "--timeout", "10s"])?;
         let outcome = Playbook::new(&format!("budget-{}", number + 1))
             .ingress("web", envoy.port)
             .downstream("store", store.port)
             .window("1s")
             .phases(scene.choose(["3s", "15s", "3s"], ["2s", "6s", "1s"]))
             .fault("{http_status: {status: 503, share: 100%}, to: store}")
-            .run(scene, |_| Ok(()))?;
+            .run_until_valid(scene)?;
         load.stop()?;
         let (asked, called) = (outcome.requests("web", "fault")?, outcome.requests("store", "fault")?);
         let increase = called as f64 / asked as f64 - 1.0;
@@ -87,11 +87,16 @@ fn budget(scene: &Scene, section: &mut Section) -> Result<()> {
     section.tables.push(table);
     let list = |values: &[f64]| values.iter().map(|value| format!("+{:.0}%", value * 100.0)).collect::<Vec<_>>().join(", ");
     if !scene.short {
-        let held = slow.iter().skip(1).all(|increase| *increase < 0.30);
+        // Ten a second are too few for a floor of three, however slow the failures.
+        let held = |increases: &[f64]| increases.iter().skip(1).all(|increase| *increase < 0.30);
         section.find(
             "A14",
-            Verdict::Partly,
-            format!("{} while the store fails at once (10, 50, 200/s): the floor of 3 is what counts; {} when it fails after 500 ms, where the budget holds: {held}", list(&fast), list(&slow)),
+            Verdict::of_two(held(&fast), held(&slow)),
+            format!(
+                "at 10, 50 and 200/s {} while the store fails at once, where the floor of 3 is what counts, and {} when it fails after 500 ms",
+                list(&fast),
+                list(&slow)
+            ),
         );
     }
     Ok(())
@@ -169,7 +174,7 @@ fn timeouts(scene: &Scene, section: &mut Section) -> Result<()> {
         );
         section.count(
             format!("attempts that were given up, {per_try} a try of {total}"),
-            client_aborts(&outcome)?,
+            outcome.aborts("store", "fault")?,
             "upstream_rq_per_try_timeout and upstream_rq_timeout",
             envoy.counter("cluster.store.upstream_rq_per_try_timeout")? + envoy.counter("cluster.store.upstream_rq_timeout")?,
         );
@@ -191,10 +196,6 @@ fn timeouts(scene: &Scene, section: &mut Section) -> Result<()> {
         format!("{:.0} attempts with 0.5 s a try of 3 s, {:.0} with 3 s of 1 s", found[0].0, found[1].0),
     );
     Ok(())
-}
-
-fn client_aborts(outcome: &Outcome) -> Result<u64> {
-    Ok(outcome.number("store", "fault", "/failures/client_abort")? as u64)
 }
 
 /// A store that says when to come again.
@@ -251,7 +252,7 @@ fn verdicts(scene: &Scene, section: &mut Section) -> Result<()> {
     for (what, settings, expected) in variants {
         let store = Nginx::store(scene)?;
         let envoy = Envoy::new(scene, store.port, &settings)?;
-        let load = scene.load(envoy.port, &["--rate", "50/s", "--duration", "120s", "--timeout", "5s"])?;
+        let load = scene.load(envoy.port, &["--rate", "50/s", "--duration", "300s", "--timeout", "5s"])?;
         let outcome = Playbook::new(&format!("envoy-{expected}"))
             .ingress("web", envoy.port)
             .downstream("store", store.port)
@@ -261,14 +262,14 @@ fn verdicts(scene: &Scene, section: &mut Section) -> Result<()> {
             .expect("downstream QPS increase <= 20%")
             .expect("store amplification <= 1.2")
             .expect("retry ratio recovers within 2 windows")
-            .run(scene, |_| Ok(()))?;
+            .run_until_valid(scene)?;
         load.stop()?;
         increases.push(outcome.observed(0).unwrap_or_default());
         section.drills.push(outcome.drill(what, expected));
     }
     section.find(
         "A28",
-        Verdict::Partly,
+        Verdict::of_two(increases[0] <= 0.2, increases[1] <= 0.2),
         format!(
             "the article's Envoy settings fail its own line of 20% at 50/s (+{:.0}%); a floor of 1 and a longer backoff keep it (+{:.0}%)",
             increases[0] * 100.0,

@@ -178,7 +178,7 @@ fn verdicts(scene: &Scene, section: &mut Section) -> Result<()> {
     for (what, settings, expected) in variants {
         let store = Nginx::store(scene)?;
         let haproxy = Haproxy::new(scene, &[store.port], settings)?;
-        let load = scene.load(haproxy.port, &["--rate", "100/s", "--duration", "120s", "--timeout", "2s"])?;
+        let load = scene.load(haproxy.port, &["--rate", "100/s", "--duration", "300s", "--timeout", "2s"])?;
         let outcome = Playbook::new(&format!("haproxy-{expected}"))
             .ingress("web", haproxy.port)
             .downstream("store", store.port)
@@ -187,7 +187,7 @@ fn verdicts(scene: &Scene, section: &mut Section) -> Result<()> {
             .fault("{http_status: {status: 503, share: 30%}, to: store}")
             .expect("store amplification <= 1.2")
             .expect("web success ratio >= 60%")
-            .run(scene, |_| Ok(()))?;
+            .run_until_valid(scene)?;
         load.stop()?;
         section.drills.push(outcome.drill(what, expected));
     }

@@ -41,16 +41,16 @@ const CASES: [Case; 5] = [
         chain: &TWO_TRIES,
         store: &[],
         expected: "pass",
-        predicted: "below 150/s it recovers",
+        predicted: "recovers after 16 s: 200/s of 300/s",
     },
     Case {
         outage: Outage::Deferred,
-        rate: 280,
+        rate: 200,
         what: "2 tries",
         chain: &TWO_TRIES,
         store: &[],
         expected: "fail",
-        predicted: "never recovers: 560/s of 300/s",
+        predicted: "never recovers: 400/s of 300/s",
     },
     Case {
         outage: Outage::Deferred,
@@ -59,7 +59,7 @@ const CASES: [Case; 5] = [
         chain: &ONE_TRY,
         store: &[],
         expected: "pass",
-        predicted: "recovers after at most 18 s",
+        predicted: "recovers after 18 s",
     },
     Case {
         outage: Outage::Deferred,
@@ -72,7 +72,7 @@ const CASES: [Case; 5] = [
     },
     Case {
         outage: Outage::Dropped,
-        rate: 280,
+        rate: 200,
         what: "2 tries, fresh connections",
         chain: &FRESH,
         store: &[],
@@ -89,7 +89,7 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
             format!(
                 "The example of the paper that named metastable failures (Bronson and others, HotOS 2021), in the lab: a store that serves {CAPACITY} \
                  from a queue, callers that give a try 1 s and try twice, and an outage of 10 s. What decides is the product of load and tries: 150/s of \
-                 load is 300/s when everything is tried twice."
+                 load is 300/s when everything is tried twice. The paper's 280/s is so near the edge that a stall of a shared machine is outage enough."
             ),
             "*Deferred* is a store that is stopped by SIGSTOP: the kernel goes on accepting connections, and when it continues it has all to do that was \
              asked of it, wanted or not. *Dropped* is a `partition`, with connections that are not kept: what was asked never arrives."
@@ -145,7 +145,7 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
     section.find(
         "A3",
         if is_as_modelled { Verdict::Partly } else { Verdict::Refuted },
-        "it holds where load times tries is above the capacity and the work was deferred (280/s: never back), and not below it (100/s) nor where the work was dropped",
+        "it holds where load times tries is above the capacity and the work was deferred (200/s: never back), and not below it (100/s) nor where the work was dropped",
     );
     section.advice.push(
         "**What to configure.** Keep load times tries below the capacity (one try, or a budget of 10%), or pass the deadline on and let the store drop \

@@ -1,0 +1,175 @@
+//! What comes before its turn is kept, and read when its turn has come.
+
+use aya_ebpf::{bindings::__sk_buff, helpers::generated::bpf_skb_load_bytes, maps::ProgramArray, programs::SkBuffContext, EbpfContext};
+use stormdrill_wire::{
+    abi::{EventHeader, MAX_NAMED_EDGES, health, kind, protocol},
+    conn::{Book, side},
+    flow::{Flow, Stretch},
+    ring::{BLOCK, RING, Ranges, Ring},
+};
+
+use crate::{
+    conns, count,
+    events::{Sender, Subject},
+    hook::program,
+    packet::{forget, within},
+    rings,
+    scratch::{Scratch, stage, then},
+};
+
+/// Blocks that a segment of the ring's size touches.
+const BLOCKS: u32 = (RING / BLOCK) as u32 + 1;
+
+/// Keeps the segment, if it is to be kept; then has read what can be. Lets the packet pass.
+#[inline(always)]
+pub fn put_in_order(ctx: &SkBuffContext, programs: &ProgramArray) -> i32 {
+    put(ctx, programs);
+    1
+}
+
+#[inline(always)]
+fn put(ctx: &SkBuffContext, programs: &ProgramArray) {
+    let skb: *mut __sk_buff = ctx.as_ptr().cast();
+    let Some(conn) = conns::of(skb) else {
+        return;
+    };
+    // SAFETY: the context; `conn` is a non-null value of the storage map.
+    unsafe {
+        let scratch = Scratch::of(skb);
+        let side = scratch.side();
+        let book = &raw mut (*conn).book;
+        let flow = (&raw mut (*conn).flows).cast::<Flow>().add(side);
+        let key = (*book).cookie << 1 | side as u64;
+        if scratch.stage() == stage::SEGMENT {
+            keep(skb, scratch, book, flow, key);
+        }
+        if scratch.stage() == stage::RING {
+            choose(scratch, flow, key);
+        }
+        if scratch.stage() != stage::ENTRY {
+            programs.tail_call(ctx, program::MAIN);
+        }
+    }
+}
+
+/// Keeps the segment at hand. The stage then says whether it, or the ring, is to be read next.
+#[inline(always)]
+unsafe fn keep(skb: *mut __sk_buff, scratch: Scratch, book: *mut Book, flow: *mut Flow, key: u64) {
+    // SAFETY: the caller's pointers are into socket storage.
+    unsafe {
+        let (seq, mark) = (scratch.seq(), (*flow).mark);
+        let end = seq.wrapping_add(scratch.len());
+        let from = if (seq.wrapping_sub(mark) as i32) < 0 { mark } else { seq };
+        let ring = if (*flow).stored == 0 { rings::create(key) } else { rings::get(key) };
+        if !ring.is_null() {
+            (*flow).stored = 1;
+            if Ranges::reaches(mark, end)
+                && copy(skb, scratch.payload(), seq, ring, from, end)
+                && (*ring).ranges.add(mark, from, end)
+            {
+                scratch.set_stage(stage::RING);
+                return;
+            }
+        }
+        // What is missing is given up, but not what came after it.
+        count::health(health::GAPS);
+        missed(book, flow, side_of(key));
+        if ring.is_null() {
+            (*flow).stored = 0;
+            (*flow).give_up(from);
+            return;
+        }
+        (*flow).give_up((*ring).ranges.next_after(mark, from));
+        scratch.set_then(then::SEGMENT);
+        scratch.set_stage(stage::RING);
+    }
+}
+
+#[inline(always)]
+fn side_of(key: u64) -> usize {
+    (key & 1) as usize
+}
+
+/// Tells that header blocks may have been missed.
+#[inline(always)]
+unsafe fn missed(book: *const Book, flow: *const Flow, side: usize) {
+    // SAFETY: the caller's pointers are into socket storage.
+    unsafe {
+        if (*flow).protocol != protocol::HTTP2 || (*book).edge as usize >= MAX_NAMED_EDGES {
+            return;
+        }
+        if let Some((epoch, flags)) = count::settings()
+            && count::wants_events(flags)
+            && let Some(counters) = count::of_edge(epoch, (*book).edge)
+        {
+            let flags = if side == side::RESPONSE { EventHeader::FROM_SERVER } else { 0 };
+            Sender { epoch, counters }.bare(book, Subject { kind: kind::STREAMS_MISSED, index: 0, status: 0, flags });
+        }
+    }
+}
+
+/// Chooses what the ring has at the mark; without any, what follows. A stage of `ENTRY` is the end.
+#[inline(always)]
+unsafe fn choose(scratch: Scratch, flow: *mut Flow, key: u64) {
+    // SAFETY: the caller's pointer is into socket storage.
+    unsafe {
+        let ring = rings::get(key);
+        let mark = (*flow).mark;
+        if !ring.is_null() {
+            let end = (*ring).ranges.end_from(mark);
+            if end != mark {
+                (*flow).stretch.end = end;
+                (*flow).stretch.source = Stretch::RING;
+                return;
+            }
+            if (*ring).ranges.is_empty(mark) {
+                (*flow).stored = 0;
+                rings::free(key);
+            }
+        } else {
+            (*flow).stored = 0;
+        }
+        let next = scratch.then();
+        scratch.set_then(then::NOTHING);
+        if next == then::OTHER_SIDE {
+            scratch.flip_side();
+        }
+        scratch.set_stage(if next == then::NOTHING || scratch.len() == 0 { stage::ENTRY } else { stage::SEGMENT });
+    }
+}
+
+/// Copies a segment's bytes into a ring, from one sequence number to another, block by block. False if they cannot be read.
+///
+/// # Safety
+/// `ring` must not be null.
+#[inline(always)]
+pub unsafe fn copy(skb: *mut __sk_buff, payload: u32, seq: u32, ring: *mut Ring, from: u32, to: u32) -> bool {
+    // SAFETY: the ring has room for a block at any place, and once more where the first block is repeated.
+    unsafe {
+        let cursor = &raw mut (*ring).cursor;
+        core::ptr::write_volatile(cursor, from as u64);
+        let mut block = 0;
+        while block < BLOCKS {
+            block += 1;
+            let at = core::ptr::read_volatile(cursor) as u32;
+            let left = to.wrapping_sub(at);
+            if left == 0 {
+                return true;
+            }
+            let room = BLOCK as u32 - (at & (BLOCK as u32 - 1));
+            let len = if left > room { room } else { left };
+            core::ptr::write_volatile(cursor, at.wrapping_add(len) as u64);
+            let offset = payload.wrapping_add(at.wrapping_sub(seq));
+            let data = (&raw mut (*ring).data).cast::<u8>();
+            let place = data.add(forget(at) as usize & (RING - 1));
+            if bpf_skb_load_bytes(skb.cast(), offset, place.cast(), within::<BLOCK>(len)) != 0 {
+                return false;
+            }
+            if at as usize & (RING - 1) < BLOCK {
+                let again = data.add(RING).add(forget(at) as usize & (BLOCK - 1));
+                bpf_skb_load_bytes(skb.cast(), offset, again.cast(), within::<BLOCK>(len));
+            }
+        }
+        core::ptr::read_volatile(cursor) as u32 == to
+    }
+}

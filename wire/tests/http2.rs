@@ -1,0 +1,228 @@
+//! HTTP/2 as clients and servers speak it.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first thing that is wrong")]
+
+mod talk;
+
+use std::collections::BTreeMap;
+
+use stormdrill_wire::abi::{EventHeader, kind, protocol};
+use stormdrill_wire::conn::side::{REQUEST, RESPONSE};
+use stormdrill_wire::recogniser::{Note, Piece};
+use stormdrill_wire::replay::{Observer, Replay};
+use talk::{Turn, client, server};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = u32::try_from(payload.len()).unwrap().to_be_bytes()[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// Kind, stream and flags of what was told, with its bytes, blocks joined.
+#[derive(Default, Debug, PartialEq, Eq, Clone)]
+struct Found {
+    streams: [Vec<u8>; 2],
+    told: [Vec<(u8, u32, u8, Vec<u8>)>; 2],
+    open: BTreeMap<usize, Vec<u8>>,
+}
+
+impl Observer for Found {
+    fn note(&mut self, side: usize, note: &Note, piece: Piece) {
+        if note.kind == 0 {
+            return;
+        }
+        let bytes = &self.streams[side][piece.from as usize..piece.to as usize];
+        let flags = note.flags & !EventHeader::FROM_SERVER;
+        assert_eq!(note.flags & EventHeader::FROM_SERVER != 0, side == RESPONSE);
+        if note.kind == kind::BLOCK {
+            let block = self.open.entry(side).or_default();
+            assert_eq!(block.len(), piece.offset as usize);
+            block.extend(bytes);
+            if flags & EventHeader::COMPLETE != 0 {
+                let block = self.open.remove(&side).unwrap();
+                self.told[side].push((note.kind, note.index, flags, block));
+            }
+        } else if note.kind == kind::STREAM_DATA {
+            // How much of it is at hand depends on the segments.
+            self.told[side].push((note.kind, note.index, flags, vec![]));
+        } else {
+            self.told[side].push((note.kind, note.index, flags, bytes.to_vec()));
+        }
+    }
+}
+
+fn check(start: &Replay, turns: &[Turn], requests: u64, responses: u64) -> Found {
+    let mut first = None;
+    for piece in [usize::MAX, 1, 2, 3, 5, 8, 9, 10, 64, 255, 257] {
+        let mut replay = start.clone();
+        let mut found = Found::default();
+        for (side, bytes) in turns {
+            for segment in bytes.chunks(piece) {
+                let seq = u32::try_from(found.streams[*side].len()).unwrap();
+                found.streams[*side].extend(segment);
+                replay.segment(*side, seq, segment, &mut found);
+            }
+        }
+        assert_eq!((replay.requests, replay.responses), (requests, responses), "pieces of {piece}");
+        assert_eq!((replay.foreign, replay.gaps, replay.conn().book.protocol), (0, 0, protocol::HTTP2));
+        for told in &mut found.told {
+            // Only whole error codes are of use.
+            told.retain(|(kind, _, _, bytes)| *kind != kind::STREAM_RESET || bytes.len() == 4);
+        }
+        let first: &Found = first.get_or_insert_with(|| found.clone());
+        for side in [REQUEST, RESPONSE] {
+            let blocks = |found: &Found| {
+                found.told[side].iter().filter(|told| told.0 == kind::BLOCK || told.0 == kind::STREAM_END).cloned().collect::<Vec<_>>()
+            };
+            assert_eq!(blocks(&found), blocks(first), "pieces of {piece}");
+        }
+    }
+    first.unwrap()
+}
+
+fn opening() -> Vec<Turn> {
+    vec![
+        server(frame(4, 0, 0, &[0, 3, 0, 0, 0, 128])),
+        client([PREFACE, &frame(4, 0, 0, &[0, 4, 0, 1, 0, 0]), &frame(8, 0, 0, &[0, 1, 0, 0])].concat()),
+        server(frame(4, 1, 0, &[])),
+        client(frame(4, 1, 0, &[])),
+    ]
+}
+
+const END: u8 = EventHeader::END_STREAM;
+const COMPLETE: u8 = EventHeader::COMPLETE;
+
+#[test]
+fn a_stream_is_a_request_and_its_end_a_response() {
+    let mut turns = opening();
+    turns.extend([
+        client(frame(1, 5, 1, b"\x82\x84\x86")),
+        server([frame(1, 4, 1, b"\x88"), frame(0, 0, 1, &[7; 700]), frame(0, 1, 1, b"x")].concat()),
+        client([frame(1, 4, 3, b"\x83"), frame(0, 1, 3, b"hello")].concat()),
+        server([frame(1, 4, 3, b"\x88"), frame(0, 0, 3, b"x"), frame(1, 5, 3, b"trailers")].concat()),
+    ]);
+    let found = check(&Replay::new([0, 0]), &turns, 2, 2);
+    let told: Vec<_> = found.told[REQUEST].iter().filter(|told| told.0 != kind::SETTINGS).cloned().collect();
+    assert_eq!(
+        told,
+        [
+            (kind::BLOCK, 1, END | COMPLETE, b"\x82\x84\x86".to_vec()),
+            (kind::BLOCK, 3, COMPLETE, b"\x83".to_vec()),
+            (kind::STREAM_DATA, 3, 0, vec![]),
+            (kind::STREAM_END, 3, END, vec![]),
+        ]
+    );
+    assert!(found.told[RESPONSE].contains(&(kind::STREAM_END, 1, END, vec![])));
+    assert!(found.told[RESPONSE].contains(&(kind::BLOCK, 3, END | COMPLETE, b"trailers".to_vec())));
+    assert!(found.told[REQUEST].contains(&(kind::SETTINGS, 0, 0, vec![0, 4, 0, 1, 0, 0])));
+}
+
+#[test]
+fn blocks_go_on_over_continuations_without_padding_and_priority() {
+    let long = vec![0x40; 3000];
+    let mut turns = opening();
+    turns.push(client(
+        [
+            frame(1, 0x29, 1, &[&[5, 0, 0, 0, 0, 9], b"ab".as_slice(), &[0; 5]].concat()),
+            frame(9, 0, 1, b""),
+            frame(9, 0, 1, &long),
+            frame(9, 4, 1, b"cd"),
+            frame(1, 5, 3, b"z"),
+        ]
+        .concat(),
+    ));
+    let found = check(&Replay::new([0, 0]), &turns, 2, 0);
+    assert!(found.told[REQUEST].contains(&(kind::BLOCK, 1, END | COMPLETE, [b"ab".as_slice(), &long, b"cd"].concat())));
+}
+
+#[test]
+fn a_hundred_streams_at_once_are_a_hundred() {
+    let mut turns = opening();
+    let opened = (0..100).flat_map(|i| frame(1, 5, 2 * i + 1, b"\x82\x84\xbe")).collect::<Vec<u8>>();
+    let heads = (0..100).flat_map(|i| frame(1, 4, 2 * i + 1, b"\x88"));
+    let ends = (0..100).rev().flat_map(|i| frame(0, 1, 2 * i + 1, b"body"));
+    turns.extend([client(opened), server(heads.chain(ends).collect::<Vec<u8>>())]);
+    check(&Replay::new([0, 0]), &turns, 100, 100);
+}
+
+#[test]
+fn resets_and_farewells_are_told_and_answer_nothing() {
+    let mut turns = opening();
+    turns.extend([
+        client(frame(1, 5, 1, b"\x82")),
+        server([frame(3, 0, 1, &7_u32.to_be_bytes()), frame(7, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 11, b'b', b'y', b'e'])].concat()),
+    ]);
+    let found = check(&Replay::new([0, 0]), &turns, 1, 0);
+    assert!(found.told[RESPONSE].contains(&(kind::STREAM_RESET, 1, 0, vec![0, 0, 0, 7])));
+    assert!(found.told[RESPONSE].contains(&(kind::GO_AWAY, 1, 0, vec![0, 0, 0, 11])));
+}
+
+#[test]
+fn what_the_server_pushes_is_no_request_and_no_response() {
+    let mut turns = opening();
+    turns.extend([
+        client(frame(1, 5, 1, b"\x82")),
+        server(
+            [
+                frame(5, 4, 1, b"\0\0\0\x02pushed"),
+                frame(1, 4, 1, b"\x88"),
+                frame(1, 4, 2, b"\x88"),
+                frame(0, 1, 2, b"x"),
+                frame(0, 1, 1, b"y"),
+            ]
+            .concat(),
+        ),
+    ]);
+    check(&Replay::new([0, 0]), &turns, 1, 1);
+}
+
+#[test]
+fn a_connection_that_was_open_before_is_recognised_by_its_frames() {
+    let one = |stream| client([frame(1, 4, stream, b"\x83\xbe"), frame(0, 1, stream, b"hello")].concat());
+    let turns = [
+        server(b"the rest of a body"),
+        one(101),
+        server([frame(1, 4, 101, b"\x88"), frame(0, 1, 101, b"x")].concat()),
+        client(frame(1, 5, 103, b"\x82\xbe")),
+        server(frame(1, 5, 103, b"\xbe")),
+    ];
+    let mut replay = Replay::found();
+    let mut found = Found::default();
+    for (side, bytes) in &turns {
+        let seq = u32::try_from(found.streams[*side].len()).unwrap();
+        found.streams[*side].extend(bytes);
+        replay.segment(*side, seq, bytes, &mut found);
+    }
+    assert_eq!((replay.requests, replay.responses), (2, 2));
+    assert_eq!(found.told[REQUEST][0].2 & EventHeader::JOINED_LATE, EventHeader::JOINED_LATE);
+}
+
+#[test]
+fn bytes_that_look_like_frames_are_nothing_without_a_preface() {
+    for bytes in [frame(1, 5, 1, b"\x82\x84\x86"), frame(4, 0, 0, &[0; 6]), b"\x16\x03\x01\0\x05\x01\0\0\x01\x03".to_vec()] {
+        for piece in [usize::MAX, 1, 4] {
+            let mut replay = Replay::new([0, 0]);
+            let mut seq = 0;
+            for segment in bytes.repeat(3).chunks(piece) {
+                replay.segment(REQUEST, seq, segment, &mut ());
+                seq += u32::try_from(segment.len()).unwrap();
+            }
+            assert_eq!((replay.requests, replay.responses), (0, 0));
+            assert!(replay.conn().book.protocol >= protocol::TLS);
+        }
+    }
+}
+
+#[test]
+fn after_a_gap_that_was_given_up_the_numbers_tell_how_many_streams_were_missed() {
+    let mut replay = Replay::new([0, 0]);
+    let start = [PREFACE, &frame(1, 5, 1, b"\x82")].concat();
+    replay.segment(REQUEST, 0, &start, &mut ());
+    // 100 KB later, which no ring holds.
+    let late = [frame(1, 5, 41, b"\x82"), frame(1, 5, 43, b"\x82")].concat();
+    replay.segment(REQUEST, 100_000, &late, &mut ());
+    assert_eq!((replay.requests, replay.gaps), (22, 1));
+}

@@ -1,0 +1,150 @@
+//! Redis as clients and servers speak it.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first thing that is wrong")]
+
+mod talk;
+
+use proptest::prelude::*;
+use stormdrill_wire::abi::protocol;
+use stormdrill_wire::conn::side::{REQUEST, RESPONSE};
+use stormdrill_wire::replay::Replay;
+use talk::{Turn, check, check_from, client, server};
+
+fn command(words: &[&str]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n{word}\r\n", word.len()).bytes());
+    }
+    bytes
+}
+
+#[test]
+fn a_command_and_its_reply_are_counted() {
+    let get = command(&["GET", "key"]);
+    let (replay, told) = check(&[client(&get), server("$5\r\nvalue\r\n"), client(&get), server("$-1\r\n")], 2, &[false, false]);
+    assert_eq!(replay.conn().book.protocol, protocol::REDIS);
+    assert_eq!(told.heads[&(REQUEST, 0)], get);
+    assert_eq!(told.heads[&(RESPONSE, 0)], b"$5\r\n");
+}
+
+#[test]
+fn errors_are_errors_wherever_their_line_ends() {
+    check(
+        &[client(command(&["GET", "a"])), server("-MOVED 3999 127.0.0.1:6381\r\n"), client(command(&["X"])), server("!5\r\nERR x\r\n")],
+        2,
+        &[true, true],
+    );
+}
+
+#[test]
+fn many_pipelined_commands_in_one_segment_are_as_many() {
+    let set = command(&["SET", "key:0001", "value with\r\n*1\r\n$4\r\nPING\r\n in it"]);
+    check(&[client(set.repeat(500)), server("+OK\r\n".repeat(500))], 500, &[false; 500]);
+}
+
+#[test]
+fn nested_replies_are_one_reply_each() {
+    let nested = "*3\r\n*2\r\n:1\r\n$1\r\nx\r\n*0\r\n*-1\r\n";
+    let map = "%2\r\n+a\r\n:1\r\n+b\r\n*2\r\n#t\r\n_\r\n";
+    let set = "~2\r\n,1.5\r\n(12345678901234567890\r\n";
+    let verbatim = "=15\r\ntxt:Some string\r\n";
+    let with_error = "*2\r\n-ERR inner\r\n+OK\r\n";
+    let replies = [nested, map, set, verbatim, with_error, "*0\r\n", "+PONG\r\n"].concat();
+    check(&[client(command(&["PING"]).repeat(7)), server(replies)], 7, &[false; 7]);
+}
+
+#[test]
+fn pushed_messages_and_attributes_answer_nothing() {
+    let push = ">3\r\n+message\r\n+channel\r\n$2\r\nhi\r\n";
+    let attribute = "|1\r\n+ttl\r\n:10\r\n";
+    let inner = format!("*2\r\n{attribute}:1\r\n:2\r\n");
+    let replies = format!("{push}{attribute}+OK\r\n{push}-ERR no\r\n{inner}{push}");
+    check(&[client(command(&["PING"]).repeat(3)), server(replies)], 3, &[false, true, false]);
+}
+
+#[test]
+fn what_comes_without_a_command_answers_nothing() {
+    let turns = [
+        client(command(&["MONITOR"])),
+        server("+OK\r\n"),
+        server("+1339518083.107412 [0 127.0.0.1:60866] \"keys\" \"*\"\r\n".repeat(20)),
+        client(command(&["QUIT"])),
+        server("+OK\r\n"),
+    ];
+    check(&turns, 2, &[false, false]);
+}
+
+#[test]
+fn a_transaction_has_a_reply_for_each_of_its_commands() {
+    let all = [command(&["MULTI"]), command(&["INCR", "a"]), command(&["INCR", "b"]), command(&["EXEC"])].concat();
+    check(&[client(all), server("+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:1\r\n:2\r\n")], 4, &[false; 4]);
+}
+
+#[test]
+fn inline_commands_are_commands_and_other_texts_are_none() {
+    check(&[client("PING\r\n"), server("+PONG\r\n"), client("set a b\r\n\r\nget a\r\n"), server("+OK\r\n$1\r\nb\r\n")], 3, &[false; 3]);
+    for text in ["USER anonymous\r\n", "EHLO a\r\n", "stats items\r\n"] {
+        let (replay, _) = check(&[client(text), server("500 what?\r\n")], 0, &[]);
+        assert_eq!(replay.conn().book.protocol, protocol::UNKNOWN, "{text}");
+    }
+}
+
+#[test]
+fn a_large_value_is_no_command_and_need_not_be_read() {
+    let value = String::from_utf8(command(&["PING"]).repeat(20_000)).unwrap();
+    let turns = [
+        client(command(&["SET", "k", &value])),
+        server("+OK\r\n"),
+        client(command(&["GET", "k"])),
+        server(format!("${}\r\n{value}\r\n", value.len())),
+    ];
+    check(&turns, 2, &[false, false]);
+}
+
+#[test]
+fn a_connection_that_was_open_before_is_recognised_by_its_next_command() {
+    let turns: Vec<Turn> = (0..5).flat_map(|_| [client(command(&["GET", "a"])), server("$1\r\nx\r\n")]).collect();
+    let (replay, told) = talk::feed(Replay::found(), &turns, usize::MAX);
+    assert_eq!((replay.requests, replay.ok), (5, 5));
+    assert_eq!(told.outcomes().len(), 5);
+}
+
+#[test]
+fn a_pin_decides_at_once() {
+    check_from(&Replay::new([0, 0]).pinned(protocol::REDIS), &[client("COMMANDLESS x\r\n"), server("-ERR unknown\r\n")], 1, &[true]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn hostile_replies_never_answer_more_than_was_asked(bytes in prop::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(b"*$%~>|-+:\r\n0123456789".to_vec())], 1..600), cut in 1_usize..300) {
+        let mut replay = Replay::new([0, 0]).pinned(protocol::REDIS);
+        replay.segment(REQUEST, 0, &command(&["PING"]).repeat(3), &mut ());
+        let mut seq = 0;
+        for piece in bytes.chunks(cut) {
+            replay.segment(RESPONSE, seq, piece, &mut ());
+            seq += u32::try_from(piece.len()).unwrap();
+        }
+        prop_assert!(replay.responses <= 3 && replay.requests == 3);
+    }
+
+    #[test]
+    fn disorder_changes_nothing(count in 1_usize..60, order in prop::collection::vec(any::<prop::sample::Index>(), 60), cut in 20_usize..400) {
+        let bytes = command(&["SET", "key", "v"]).repeat(count);
+        let mut pieces: Vec<(u32, &[u8])> = Vec::new();
+        for (i, piece) in bytes.chunks(cut).enumerate() {
+            pieces.push((u32::try_from(i * cut).unwrap(), piece));
+        }
+        // Of each eight pieces any two change places.
+        for (eight, index) in pieces.chunks_mut(8).zip(&order) {
+            let len = eight.len();
+            eight.swap(index.index(len), len - 1);
+        }
+        let mut replay = Replay::new([0, 0]);
+        for &(seq, piece) in &pieces {
+            replay.segment(REQUEST, seq, piece, &mut ());
+            replay.segment(REQUEST, seq, piece, &mut ());
+        }
+        prop_assert_eq!((replay.requests, replay.gaps, replay.bytes[0]), (count as u64, 0, bytes.len() as u64));
+    }
+}
