@@ -11,11 +11,7 @@ use hyper::http::uri::PathAndQuery;
 use hyper::{Request, Response, StatusCode};
 
 use super::report::LayerReport;
-<<<<<<< HEAD
-use super::{ChainConfig, Deadlines};
-=======
 use super::{CallerGone, ChainConfig, Deadlines};
->>>>>>> main
 use crate::caller::{Call, Caller, CallerConfig, Outcome};
 use crate::clock::Clock;
 use crate::counts::{Arrival, Counter, StatusCounts};
@@ -57,12 +53,8 @@ impl Layer {
         let tag = format!("{name}-{:08x}", fastrand::u32(..));
         Self {
             name: name.to_owned(),
-<<<<<<< HEAD
-            caller,
-=======
             caller: Arc::new(caller),
             caller_gone: chain.caller_gone,
->>>>>>> main
             deadlines: chain.deadlines,
             clock,
             tag,

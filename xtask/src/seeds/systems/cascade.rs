@@ -130,8 +130,6 @@ fn slow(scene: &Scene, databases: &Databases, section: &mut Section) -> Result<(
     Ok(())
 }
 
-<<<<<<< HEAD
-=======
 /// The shipped playbook, with a fault that needs no netem.
 fn shipped(scene: &Scene, databases: &Databases, section: &mut Section) -> Result<()> {
     for (kind, expected) in [("storm", "fail"), ("guarded", "pass")] {
@@ -157,7 +155,6 @@ fn shipped(scene: &Scene, databases: &Databases, section: &mut Section) -> Resul
     Ok(())
 }
 
->>>>>>> main
 fn drill(
     scene: &Scene,
     databases: &Databases,
@@ -165,11 +162,7 @@ fn drill(
     name: &str,
     each: impl FnMut(Moment<'_>) -> Result<()>,
 ) -> Result<(Outcome, Value)> {
-<<<<<<< HEAD
-    let load = scene.load(service.port, &["--rate", "40/s", "--duration", "300s", "--timeout", "3s", "--unique-path", "on"])?;
-=======
     let load = scene.load(service.port, &LOAD)?;
->>>>>>> main
     let outcome = Playbook::new(name)
         .ingress("web", service.port)
         .downstream("redis", databases.redis_port)

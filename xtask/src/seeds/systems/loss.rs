@@ -46,25 +46,10 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
         ],
         ..Section::default()
     };
-<<<<<<< HEAD
-    let columns =
-        ["timeout", "connections", "requests", "attempts", "a request", "tries predicted", "without the fault", "QPS increase <= 20%"];
-    let mut table = Table::new("30% loss for 300 s, three tries", &columns);
-    let mut ratios = Vec::new();
-    for (number, cell) in CELLS.iter().enumerate() {
-        let ratio = |phase: &str| -> Result<(u64, u64, f64)> {
-            let (asked, called) =
-                (found.loss.requests(&format!("web{number}"), phase)?, found.loss.requests(&format!("store{number}"), phase)?);
-            Ok((asked, called, called as f64 / asked as f64))
-        };
-        let (asked, called, in_fault) = ratio("fault")?;
-        let verdict = found.loss.json["expectations"][number]["verdict"].as_str().context("an expectation without a verdict")?;
-=======
     let found = drill(scene, &mut section)?;
     let columns = ["timeout", "connections", "requests", "attempts", "a request", "tries predicted", "before the fault"];
     let mut table = Table::new("30% loss for 300 s, three tries", &columns);
     for (cell, one) in CELLS.iter().zip(&found) {
->>>>>>> main
         table.row([
             cell.timeout.to_owned(),
             if cell.keeps { "kept" } else { "fresh" }.to_owned(),
@@ -76,26 +61,6 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
         ]);
     }
     section.tables.push(table);
-<<<<<<< HEAD
-    let faults = found.loss.json["faults"].as_array().context("a result without faults")?;
-    let total = |key: &str| faults.iter().filter_map(|fault| fault[key].as_f64()).sum::<f64>();
-    let share = total("packets_hit") / total("packets_selected");
-    let held = found.loss.json["phases"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .find(|phase| phase["name"] == "fault")
-        .map_or(0.0, |phase| (phase["end_ns"].as_f64().unwrap_or(0.0) - phase["start_ns"].as_f64().unwrap_or(0.0)) / 1e9);
-    section.find(
-        "A26",
-        Verdict::of((share - 0.3).abs() < 0.02 && held >= 299.0),
-        format!(
-            "{:.1}% of the selected packets lost, by netem, for {held:.0} s, with the interface's own qdisc left as it was",
-            share * 100.0
-        ),
-    );
-=======
->>>>>>> main
     section.find(
         "A28",
         Verdict::Partly,
@@ -108,17 +73,6 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
             found[3].ratio()
         ),
     );
-<<<<<<< HEAD
-    section.drills.push(found.vacuous.drill("30% loss, timeout 3 s, connections kept: proves nothing, and says so", "vacuous"));
-    section.drills.push(found.slow.drill("latency: a store slower by 200 ms, 100 ms a try, three tries", "fail"));
-    section.drills.push(found.patient.drill("latency: the same, 1 s a try, 10% budget", "pass"));
-    section.find(
-        "D1",
-        Verdict::of(found.patient.verdict() == "pass"),
-        format!("for HTTP: a median of {:.0} ms under a delay of 200 ms", found.patient.number("web", "fault", "/latency_ms/p50")?),
-    );
-=======
->>>>>>> main
     section.advice.push(
         "**What to configure.** Nothing passes or fails by itself here: use the timeouts and the connections that you have, and read `vacuous` as what it \
          is. The playbook `packet-loss` fails with 150 ms a try and three tries, and passes with a budget of 10%."
