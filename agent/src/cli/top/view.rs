@@ -153,7 +153,6 @@ fn bars(values: &[u64], room: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
