@@ -92,8 +92,7 @@ fn redis_counts_the_same_commands() {
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "::1", "--save", "", "--dir"]).arg(dir.path());
         let server = Server::start(&mut command, dir, port);
-        let mut before: Vec<TcpStream> =
-            ["127.0.0.1", "::1"].iter().map(|address| TcpStream::connect((*address, port)).unwrap()).collect();
+        let mut before: Vec<TcpStream> = ["127.0.0.1", "::1"].iter().map(|address| TcpStream::connect((*address, port)).unwrap()).collect();
         for stream in &mut before {
             ask(stream, "PING\r\n", "+PONG\r\n");
         }
@@ -107,7 +106,11 @@ fn redis_counts_the_same_commands() {
         let mut probe = attach(server.port);
         for stream in &mut before {
             ask(stream, "*1\r\n$4\r\nPING\r\n", "+PONG\r\n");
-            ask(stream, "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n*1\r\n$4\r\nPING\r\n", if stream.peer_addr().unwrap().is_ipv4() { ":1\r\n+PONG\r\n" } else { ":2\r\n+PONG\r\n" });
+            ask(
+                stream,
+                "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n*1\r\n$4\r\nPING\r\n",
+                if stream.peer_addr().unwrap().is_ipv4() { ":1\r\n+PONG\r\n" } else { ":2\r\n+PONG\r\n" },
+            );
         }
         let mapped = &mut TcpStream::connect(("::ffff:127.0.0.1", port)).unwrap();
         ask(mapped, "SET a b\r\nLPUSH a x\r\n", "+OK\r\n-WRONGTYPE Operation against a key holding the wrong kind of value\r\n");
@@ -116,7 +119,11 @@ fn redis_counts_the_same_commands() {
         let port_text = port.to_string();
         run("redis-cli", &["-p", &port_text, "publish", "c", "hello"]);
         for extra in [["-P", "1"], ["-P", "50"], ["-P", "1000"]] {
-            run("redis-benchmark", &[&["-p", &port_text, "-n", "5000", "-c", "5", "-q", "-d", "40", "-t", "set,get,lpush,lrange_100,mset"], extra.as_slice()].concat());
+            run(
+                "redis-benchmark",
+                &[&["-p", &port_text, "-n", "5000", "-c", "5", "-q", "-d", "40", "-t", "set,get,lpush,lrange_100,mset"], extra.as_slice()]
+                    .concat(),
+            );
         }
         run("redis-benchmark", &["-p", &port_text, "-n", "200", "-c", "2", "-q", "-d", "300000", "-t", "set,get"]);
         drop(before);
@@ -135,7 +142,16 @@ fn mariadb_counts_the_same_questions() {
         let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
         let data = dir.path().join("data");
         let user = "--user=root";
-        run("mariadb-install-db", &["--no-defaults", user, "--auth-root-authentication-method=normal", "--skip-test-db", &format!("--datadir={}", data.display())]);
+        run(
+            "mariadb-install-db",
+            &[
+                "--no-defaults",
+                user,
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+                &format!("--datadir={}", data.display()),
+            ],
+        );
         let socket = dir.path().join("socket");
         let mut command = Command::new("mariadbd");
         command.args(["--no-defaults", user, "--skip-grant-tables", "--bind-address=127.0.0.1", &format!("--port={port}")]);
@@ -147,18 +163,29 @@ fn mariadb_counts_the_same_questions() {
             text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
         };
         // What one look costs itself.
-        let cost = { let a = questions(); questions() - a };
+        let cost = {
+            let a = questions();
+            questions() - a
+        };
         let mut probe = attach(port);
         let before = questions();
         let port_text = format!("--port={port}");
         let tcp = ["--no-defaults", "--protocol=tcp", "-h127.0.0.1", &port_text];
         for kind in ["mixed", "read", "write"] {
             let load = format!("--auto-generate-sql-load-type={kind}");
-            run("mariadb-slap", &[tcp.as_slice(), &["--silent", "--auto-generate-sql", &load, "--number-of-queries=2000", "--concurrency=8", "--detach=50"]].concat());
+            run(
+                "mariadb-slap",
+                &[
+                    tcp.as_slice(),
+                    &["--silent", "--auto-generate-sql", &load, "--number-of-queries=2000", "--concurrency=8", "--detach=50"],
+                ]
+                .concat(),
+            );
         }
         let rows = "create database if not exists d; use d; create table t (a int, b varchar(200)); insert into t select seq, repeat('x', 150) from seq_1_to_5000; select * from t; select * from t;";
         run("mariadb", &[tcp.as_slice(), &["-A", "-e", rows]].concat());
-        let failed = Command::new("mariadb").args(tcp).args(["-A", "-f", "-e", "select nonsense; select 1; select nonsense"]).output().unwrap();
+        let failed =
+            Command::new("mariadb").args(tcp).args(["-A", "-f", "-e", "select nonsense; select 1; select nonsense"]).output().unwrap();
         let errors = u64::try_from(String::from_utf8_lossy(&failed.stderr).matches("ERROR 1054").count()).unwrap();
         assert!(errors > 0, "{failed:?}");
         // A farewell is a question to the server, and none to us.
@@ -173,10 +200,12 @@ fn postgres_counts_the_same_statements() {
     in_namespace(|| {
         let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
         let bin = std::fs::read_dir("/usr/lib/postgresql").unwrap().flatten().next().unwrap().path().join("bin");
-        let (uid, gid): (u32, u32) = (run("id", &["-u", "postgres"]).trim().parse().unwrap(), run("id", &["-g", "postgres"]).trim().parse().unwrap());
+        let (uid, gid): (u32, u32) =
+            (run("id", &["-u", "postgres"]).trim().parse().unwrap(), run("id", &["-g", "postgres"]).trim().parse().unwrap());
         std::os::unix::fs::chown(dir.path(), Some(uid), Some(gid)).unwrap();
         let data = dir.path().join("data");
-        let made = Command::new(bin.join("initdb")).args(["-A", "trust", "-D"]).arg(&data).uid(uid).gid(gid).current_dir("/").output().unwrap();
+        let made =
+            Command::new(bin.join("initdb")).args(["-A", "trust", "-D"]).arg(&data).uid(uid).gid(gid).current_dir("/").output().unwrap();
         assert!(made.status.success(), "{made:?}");
         let mut command = Command::new(bin.join("postgres"));
         command.arg("-D").arg(&data).args(["-p", &port.to_string(), "-k"]).arg(dir.path()).uid(uid).gid(gid).current_dir("/");
@@ -186,7 +215,9 @@ fn postgres_counts_the_same_statements() {
         let server = Server::start(&mut command, dir, port);
         let socket = server.dir.path().display().to_string();
         let port_text = port.to_string();
-        wait_until("PostgreSQL is up", || Command::new("psql").args(["-h", &socket, "-p", &port_text, "-U", "postgres", "-c", ""]).output().unwrap().status.success());
+        wait_until("PostgreSQL is up", || {
+            Command::new("psql").args(["-h", &socket, "-p", &port_text, "-U", "postgres", "-c", ""]).output().unwrap().status.success()
+        });
         // Those that came by TCP.
         let log = server.dir.path().join("log");
         let calls = || {
@@ -203,7 +234,10 @@ fn postgres_counts_the_same_statements() {
         for mode in ["simple", "extended", "prepared"] {
             run("pgbench", &[tcp.as_slice(), &["-n", "-c", "4", "-t", "100", "-M", mode, "postgres"]].concat());
         }
-        run("pgbench", &[tcp.as_slice(), &["-n", "-c", "4", "-t", "100", "-M", "extended", "-f", script.to_str().unwrap(), "postgres"]].concat());
+        run(
+            "pgbench",
+            &[tcp.as_slice(), &["-n", "-c", "4", "-t", "100", "-M", "extended", "-f", script.to_str().unwrap(), "postgres"]].concat(),
+        );
         run("psql", &[tcp.as_slice(), &["-c", "copy pgbench_accounts to stdout"]].concat());
         let made = calls() - before;
         assert!(made > 9000, "{made}");

@@ -65,7 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         bail!("the drills need root");
     }
     setup::ensure(&[Part::Seeds], None)?;
-    if !options.short && wanted(options, "loss") {
+    if !options.short && wanted(options, "latency") {
         // In the namespace nothing can be downloaded.
         setup::ensure(&[Part::Vm], None)?;
         systems::prepare()?;
@@ -105,12 +105,18 @@ fn inside(options: &Options) -> Result<ExitCode> {
         say::step(format!("{}: {}", system.name, system.title));
         let scene = Scene::new(system.name, options.short, options.playbook.clone())?;
         let mut section = (system.run)(&scene).with_context(|| format!("the system {}", system.name))?;
+        if let Some(why) = &section.skipped {
+            say::step(format!("{} SKIPPED: {why}", system.name));
+            continue;
+        }
         (section.name, section.title) = (system.name.to_owned(), system.title.to_owned());
-        for problem in section.problems() {
+        let problems = section.problems();
+        for problem in &problems {
             say::step(format!("{}: {problem}", system.name));
             wrong.push(format!("{}: {problem}", system.name));
         }
-        save(&section, partial)?;
+        // A run that went wrong does not take the place of one that went well.
+        save(&section, partial || !problems.is_empty())?;
     }
     if !partial {
         render::page()?;

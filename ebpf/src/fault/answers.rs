@@ -12,14 +12,14 @@ use stormdrill_wire::conn::{Book, side};
 use stormdrill_wire::fault::exchange::{ANSWERS, Chosen, Exchange};
 use stormdrill_wire::fault::http2::{self, FRAME_HEADER, Next};
 use stormdrill_wire::fault::request::{PATH, target_at};
-use stormdrill_wire::fault::{FaultRule, FaultStats, STATUS_AT, draw, is_rewritable};
+use stormdrill_wire::fault::{AddressKey, FaultRule, FaultStats, STATUS_AT, draw, is_rewritable, mix};
 use stormdrill_wire::flow::Flow;
 use stormdrill_wire::http1::Machine;
 use stormdrill_wire::read::{self, Run, Sink};
 use stormdrill_wire::recogniser::{Note, Piece};
 
 use crate::maps;
-use crate::packet::TCP;
+use crate::packet::{Packet, TCP};
 use crate::rewrite;
 use crate::segment::{self, Bytes, SYN, Segment, within};
 use crate::select::{self, Way};
@@ -91,9 +91,9 @@ pub fn see(ctx: &TcContext) {
         return;
     }
     let (side, flow) = if select::matches(ctx, packet, selected.rule, Way::Along) {
-        (side::RESPONSE, select::flow(packet, true))
+        (side::RESPONSE, flow(packet, Way::Along))
     } else if select::matches(ctx, packet, selected.rule, Way::Back) {
-        (side::REQUEST, select::flow(packet, false))
+        (side::REQUEST, flow(packet, Way::Back))
     } else {
         return;
     };
@@ -469,4 +469,20 @@ fn load8(skb: *mut __sk_buff, offset: u32) -> Option<u64> {
     // SAFETY: the helper writes eight bytes, or fails.
     let result = unsafe { bpf_skb_load_bytes(skb.cast(), offset, (&raw mut word).cast(), 8) };
     if result == 0 { Some(u64::from_be(word)) } else { None }
+}
+
+/// One number for the connection, the same from both directions: the end that answers comes first.
+#[inline(always)]
+fn flow(packet: &Packet, way: Way) -> u64 {
+    let (from, to, from_port, to_port) = match way {
+        Way::Along => (&packet.source, &packet.destination, packet.source_port, packet.destination_port),
+        Way::Back => (&packet.destination, &packet.source, packet.destination_port, packet.source_port),
+    };
+    mix(address(address(0, from), to), u64::from(from_port) << 16 | u64::from(to_port))
+}
+
+#[inline(always)]
+fn address(state: u64, key: &AddressKey) -> u64 {
+    let [_, a, b, c, d] = *key;
+    mix(mix(state, u64::from(a) << 32 | u64::from(b)), u64::from(c) << 32 | u64::from(d))
 }

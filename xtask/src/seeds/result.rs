@@ -19,6 +19,9 @@ pub(crate) struct Section {
     pub(crate) counts: Vec<Count>,
     /// What to configure so that the drill passes: paragraphs of Markdown.
     pub(crate) advice: Vec<String>,
+    /// Why nothing was run, if so: such a section is not kept.
+    #[serde(skip)]
+    pub(crate) skipped: Option<String>,
 }
 
 /// Numbers in rows.
@@ -93,6 +96,11 @@ impl Section {
             .collect()
     }
 
+    /// One of which nothing was run.
+    pub(crate) fn skip(why: &str) -> Self {
+        Self { skipped: Some(why.to_owned()), ..Self::default() }
+    }
+
     /// Adds what was learnt about a claim.
     pub(crate) fn find(&mut self, id: &str, verdict: Verdict, measured: impl Into<String>) {
         self.findings.push(Finding { id: id.to_owned(), measured: measured.into(), verdict });
@@ -118,6 +126,15 @@ impl Verdict {
     /// Reproduced or refuted.
     pub(crate) fn of(holds: bool) -> Self {
         if holds { Self::Reproduced } else { Self::Refuted }
+    }
+
+    /// Reproduced if both halves of a claim hold, in part if one does.
+    pub(crate) fn of_two(one: bool, other: bool) -> Self {
+        match (one, other) {
+            (true, true) => Self::Reproduced,
+            (false, false) => Self::Refuted,
+            _ => Self::Partly,
+        }
     }
 
     pub(crate) fn text(self) -> &'static str {

@@ -6,6 +6,7 @@ mod envoy;
 mod gateway;
 mod grpc;
 mod haproxy;
+mod latency;
 mod layers;
 mod listings;
 mod loss;
@@ -19,7 +20,7 @@ use super::scene::Scene;
 
 /// Downloads the kernel that one of them boots.
 pub(crate) fn prepare() -> Result<()> {
-    loss::prepare()
+    latency::prepare()
 }
 
 /// A system and its drills.
@@ -43,5 +44,6 @@ pub(crate) const ALL: &[System] = &[
     System { name: "metastable", title: "Outages that outlive their cause", run: metastable::run, short: false },
     System { name: "listings", title: "The articles' own code", run: listings::run, short: false },
     System { name: "loss", title: "Thirty percent loss for five minutes", run: loss::run, short: false },
+    System { name: "latency", title: "A store that is slow, by netem", run: latency::run, short: false },
     System { name: "playbooks", title: "The shipped playbooks", run: playbooks::run, short: true },
 ];

@@ -16,6 +16,9 @@ const LOAD: [&str; 8] = ["--rate", "40/s", "--duration", "300s", "--timeout", "3
 /// The drills.
 pub(crate) fn run(scene: &Scene) -> Result<Section> {
     let databases = Databases::new(scene)?;
+    if !is_recognised(scene, &databases)? {
+        return Ok(Section::skip("this build's probe counts no command of Redis"));
+    }
     let mut section = Section {
         versions: vec![databases::redis_version()?, databases::mysql_version()?, databases::client_versions()?],
         story: vec![
@@ -36,6 +39,17 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
             .to_owned(),
     );
     Ok(section)
+}
+
+/// Whether a few requests to Redis are counted at all.
+fn is_recognised(scene: &Scene, databases: &Databases) -> Result<bool> {
+    let service = databases.service(scene, "guarded")?;
+    let playbook = Playbook::new("is-recognised").ingress("web", service.port).downstream("redis", databases.redis_port).untyped();
+    let outcome = playbook.phases(["1s", "3s", "1s"]).run(scene, |moment| match moment {
+        Moment::Phase("fault") => scene.requests(service.port, 3, &[]).map(drop),
+        _ => Ok(()),
+    })?;
+    Ok(outcome.all_requests("redis") > 0)
 }
 
 /// Redis is stopped for some seconds.

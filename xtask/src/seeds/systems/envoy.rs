@@ -87,11 +87,16 @@ fn budget(scene: &Scene, section: &mut Section) -> Result<()> {
     section.tables.push(table);
     let list = |values: &[f64]| values.iter().map(|value| format!("+{:.0}%", value * 100.0)).collect::<Vec<_>>().join(", ");
     if !scene.short {
-        let held = slow.iter().skip(1).all(|increase| *increase < 0.30);
+        // Ten a second are too few for a floor of three, however slow the failures.
+        let held = |increases: &[f64]| increases.iter().skip(1).all(|increase| *increase < 0.30);
         section.find(
             "A14",
-            Verdict::Partly,
-            format!("{} while the store fails at once (10, 50, 200/s): the floor of 3 is what counts; {} when it fails after 500 ms, where the budget holds: {held}", list(&fast), list(&slow)),
+            Verdict::of_two(held(&fast), held(&slow)),
+            format!(
+                "at 10, 50 and 200/s {} while the store fails at once, where the floor of 3 is what counts, and {} when it fails after 500 ms",
+                list(&fast),
+                list(&slow)
+            ),
         );
     }
     Ok(())
@@ -264,7 +269,7 @@ fn verdicts(scene: &Scene, section: &mut Section) -> Result<()> {
     }
     section.find(
         "A28",
-        Verdict::Partly,
+        Verdict::of_two(increases[0] <= 0.2, increases[1] <= 0.2),
         format!(
             "the article's Envoy settings fail its own line of 20% at 50/s (+{:.0}%); a floor of 1 and a longer backoff keep it (+{:.0}%)",
             increases[0] * 100.0,

@@ -226,19 +226,21 @@ impl Theory {
 
 /// The same playbook on three layers that all retry, and on three of which only the innermost does, within a budget.
 fn one_layer(scene: &Scene, section: &mut Section) -> Result<()> {
-    let variants: [(&str, &[&str], &str); 2] = [
-        ("three layers, each with three tries", &["--tries", "3"], "fail"),
+    // The naive layers make 27 calls of each request, which a shared machine has to bear.
+    let variants: [(&str, &[&str], &str, &str); 2] = [
+        ("three layers, each with three tries", &["--tries", "3"], "20/s", "fail"),
         (
             "only the innermost layer retries, 10% budget, full jitter",
             &["--policy", "budgeted", "--tries", "3", "--budget", "10%", "--budget-window", "1s"],
+            "80/s",
             "pass",
         ),
     ];
     let mut latency = Vec::new();
-    for (what, arguments, expected) in variants {
+    for (what, arguments, rate, expected) in variants {
         let store = Nginx::store(scene)?;
         let chain = scene.chain(3, store.port, arguments)?;
-        let load = scene.load(chain.port, &["--rate", "60/s", "--duration", "300s", "--timeout", "2s"])?;
+        let load = scene.load(chain.port, &["--rate", rate, "--duration", "300s", "--timeout", "2s"])?;
         let outcome = Playbook::new(&format!("one-layer-{expected}"))
             .ingress("web", chain.port)
             .downstream("store", store.port)

@@ -88,7 +88,7 @@ fn budgets(scene: &Scene, section: &mut Section) -> Result<()> {
             shares[1] * 100.0
         ),
     );
-    section.find("C6", Verdict::Partly, format!("10% over its whole life, {:.0}% during the failure", shares[0] * 100.0));
+    section.find("C6", Verdict::of_two(shares[0] <= 0.15, true), format!("10% over its whole life, {:.0}% during the failure", shares[0] * 100.0));
     Ok(())
 }
 
@@ -277,7 +277,7 @@ fn layers(scene: &Scene, section: &mut Section) -> Result<()> {
     let [(inner_second, inner_store), (outer_second, outer_store)] = amplified[..] else { return Ok(()) };
     section.find(
         "C10",
-        Verdict::Partly,
+        Verdict::of_two(outer_store < 1.2 * inner_store, outer_second < 1.1 * inner_second),
         format!("three tries in the outermost layer call the store as often ({outer_store:.2} a request) as three in the innermost ({inner_store:.2}), and the layers between more often ({outer_second:.2} against {inner_second:.2}); article A says the opposite. One layer is what counts"),
     );
     if let Some(first) = first {

@@ -13,7 +13,7 @@ use crate::seeds::scene::Scene;
 
 /// Playbooks that are drilled elsewhere, and where.
 const ELSEWHERE: [(&str, &str); 2] =
-    [("latency", "needs netem: `loss` runs it in a kernel of its own"), ("redis-cascade", "needs Redis and MariaDB: `cascade` runs it")];
+    [("latency", "needs netem: `latency` runs it in a kernel of its own"), ("redis-cascade", "needs Redis and MariaDB: `cascade` runs it")];
 
 /// Those of the short form, by their numbers.
 const SHORT: [usize; 2] = [2, 3];

@@ -1,0 +1,78 @@
+//! The drills in the guest: one script that starts the services and prints the results between marks.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::paths;
+use crate::seeds::drill::Outcome;
+use crate::seeds::process::binary;
+use crate::seeds::scene::Scene;
+use crate::vm::{self, Bring, Ending, Job};
+
+/// What the guest found.
+pub(super) struct Found {
+    pub(super) kernel: String,
+    pub(super) hasty: Outcome,
+    pub(super) patient: Outcome,
+}
+
+const KERNEL: &str = "6.1";
+
+/// One service before its own store; the phases are longer than on a real processor, which needs a tenth of the time for everything.
+const SCRIPT: &str = "ip link set lo up
+export STORMDRILL_STATE_DIR=/state
+service() {
+  /lab store --listen 127.0.0.1:$2 >/dev/null 2>&1 &
+  /lab chain --layers 1 --ports $1 --downstream 127.0.0.1:$2 $3 >/dev/null 2>&1 &
+}
+service 18080 18090 '--tries 3 --timeout 100ms'
+service 18081 18091 '--policy budgeted --tries 3 --budget 10% --timeout 1s'
+sleep 3
+drill() {
+  /sd run /latency.yaml --json /$1.json --set observe.ingress.web.port=$2 --set observe.downstream.store.port=$3 --set observe.window=2s \\
+    --set phases.baseline=20s --set phases.fault=24s --set phases.recovery=16s >/dev/null 2>/$1.err &
+  drill=$!
+  # The load begins with the baseline: before, the emulated processor has the probe to verify.
+  until grep -q baseline: /$1.err; do sleep 1; done
+  /lab load --url http://127.0.0.1:$2/orders --rate 15/s --duration 90s --timeout 5s --unique-path on >/dev/null 2>&1 &
+  wait $drill
+  echo \"<<$1\"; cat /$1.json || cat /$1.err; echo \">>$1\"
+}
+drill hasty 18080 18090
+drill patient 18081 18091
+exit 0
+";
+
+/// Downloads the kernel, unless that was done before.
+pub(crate) fn prepare() -> Result<()> {
+    vm::kernel_of_version(KERNEL, false).map(drop)
+}
+
+/// Boots the kernel and runs all of it.
+pub(super) fn run(scene: &Scene) -> Result<Found> {
+    let kernel = vm::kernel_of_version(KERNEL, false)?;
+    let script = scene.write("guest.sh", SCRIPT)?;
+    let latency = paths::workspace().join("playbooks/latency.yaml");
+    let bring = [(binary("stormdrill"), "/sd"), (binary("stormdrill-lab"), "/lab"), (latency, "/latency.yaml"), (script, "/go.sh")];
+    let job = Job {
+        command: vec!["sh".into(), "/go.sh".into()],
+        bring: bring.map(|(host, guest)| Bring { host, guest: guest.to_owned() }).into(),
+        memory: 1024,
+        timeout: Duration::from_secs(1200),
+        ..Job::default()
+    };
+    let mut output = Vec::new();
+    let ending = vm::boot(&kernel, &job, &mut |bytes| output.extend_from_slice(bytes))?;
+    let text = String::from_utf8_lossy(&output).replace('\r', "");
+    let log = scene.write("guest.log", &text)?;
+    if ending != Ending::Exited(0) {
+        bail!("the guest did not end well; {} has what it said", log.display());
+    }
+    let outcome = |name: &str| -> Result<Outcome> {
+        let (begin, end) = (format!("<<{name}"), format!(">>{name}"));
+        let json = text.split(&begin).nth(1).and_then(|rest| rest.split(&end).next()).with_context(|| format!("the guest printed no {name}"))?;
+        Outcome::parse(json, "playbooks/latency.yaml")
+    };
+    Ok(Found { kernel: kernel.release.clone(), hasty: outcome("hasty")?, patient: outcome("patient")? })
+}
