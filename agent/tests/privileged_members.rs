@@ -390,10 +390,7 @@ fn ten_thousand_networks_cost_a_packet_no_more_than_one_does_within_a_fifth() {
         let mut programs = Vec::new();
         for addresses in [one, many] {
             let before = classifiers();
-            let spec = FaultSpec {
-                interface: Some("v0".to_owned()),
-                ..loss(Direction::Egress, Select { addresses, ..Select::default() })
-            };
+            let spec = FaultSpec { interface: Some("v0".to_owned()), ..loss(Direction::Egress, Select { addresses, ..Select::default() }) };
             faults.push(apply(state.path(), spec, edge(Role::Downstream, None, Some(9999))));
             programs.extend(classifiers().into_iter().filter(|program| !before.contains(program)));
         }

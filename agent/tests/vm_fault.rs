@@ -354,7 +354,13 @@ fn a_loss_one_way_and_a_delay_both_ways_each_have_their_own_parameters_and_count
         let before = dump();
         let faults = [
             (spec(FaultKind::Loss { share: 0.3 }, Direction::Egress), peer_edge(Some(9999))),
-            (spec(FaultKind::Rate(RateLimit { bytes_per_second: 125_000_000, overhead: 0, cell_size: 0, cell_overhead: 0 }), Direction::Ingress), peer_edge(Some(9999))),
+            (
+                spec(
+                    FaultKind::Rate(RateLimit { bytes_per_second: 125_000_000, overhead: 0, cell_size: 0, cell_overhead: 0 }),
+                    Direction::Ingress,
+                ),
+                peer_edge(Some(9999)),
+            ),
             (spec(delay(50), Direction::Both), peer_edge(Some(9999))),
         ];
         let mut prepared = Plane::new(state.path()).prepare_blocking(&faults).unwrap();
@@ -431,7 +437,8 @@ fn faults_work_on_bond_vlan_and_bridge_by_their_routes_and_leave_them_as_they_we
             lab::wait_until("carriers settle", || !dump().contains("NO-CARRIER"));
             let before = dump();
             let target = || edge(Role::Downstream, Some("10.9.0.0/24"), Some(9999));
-            let prepared = Plane::new(state.path()).prepare_blocking(&[(spec(FaultKind::Loss { share: 0.5 }, Direction::Egress), target())]);
+            let prepared =
+                Plane::new(state.path()).prepare_blocking(&[(spec(FaultKind::Loss { share: 0.5 }, Direction::Egress), target())]);
             let prepared = prepared.unwrap().remove(0);
             assert!(prepared.describe()[0].contains(&format!("at {device} egress")), "{:?}", prepared.describe());
             let mut fault = prepared.apply_blocking().unwrap();

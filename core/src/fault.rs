@@ -64,7 +64,15 @@ impl FaultSpec {
     /// A fault on what leaves for an edge, with nothing special about it.
     #[must_use]
     pub fn new(kind: FaultKind, to: impl Into<String>) -> Self {
-        Self { kind, to: to.into(), direction: Direction::Egress, interface: None, netns: None, select: Select::default(), tuning: Tuning::default() }
+        Self {
+            kind,
+            to: to.into(),
+            direction: Direction::Egress,
+            interface: None,
+            netns: None,
+            select: Select::default(),
+            tuning: Tuning::default(),
+        }
     }
 
     /// Whether two faults select the same packets where their directions meet, so that one netem there serves both.

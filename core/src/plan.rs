@@ -185,7 +185,8 @@ fn steps(spec: &FaultSpec, edge: Option<&EdgeSpec>, backend: Backend, shared: Op
             let mut steps = vec![format!("{} is set in the netem of fault {} as well", spec.kind.as_str(), first + 1)];
             // In the direction that the other is not in, it has one of its own.
             let own = hooks.iter().filter(|hook| its != Direction::Both && its.as_str() != **hook);
-            let own: Vec<String> = own.map(|hook| format!("an ifb device with netem of its own for clsact {hook} of {interface}")).collect();
+            let own: Vec<String> =
+                own.map(|hook| format!("an ifb device with netem of its own for clsact {hook} of {interface}")).collect();
             if !own.is_empty() && spec.direction == Direction::Both {
                 steps.extend(own);
             }

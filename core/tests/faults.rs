@@ -49,7 +49,11 @@ fn answers_are_limited_to_a_method_and_a_path() {
     refused(&[&with("method: get")], Code::UnknownName, "there is no method `get` to select by");
     refused(&[&with("path: orders")], Code::BadValue, "`orders` is no beginning of a path");
     refused(&[&with("path: \"/a b\"")], Code::BadValue, "a path on the wire has no ' '");
-    refused(&[&with(&format!("path: /{}", "x".repeat(64)))], Code::OutOfRange, "`path` has 65 bytes, and only a beginning of 64 can be compared");
+    refused(
+        &[&with(&format!("path: /{}", "x".repeat(64)))],
+        Code::OutOfRange,
+        "`path` has 65 bytes, and only a beginning of 64 can be compared",
+    );
 }
 
 #[test]
@@ -80,7 +84,10 @@ fn traffic_is_limited_to_some_sockets_connections_and_callers() {
     assert_eq!(one("loss: 5%, to: store, select: {flows: 25%}").faults[0].select.flows, Some(1 << 30));
     let web = one("loss: 5%, to: web, select: {peers: 10.0.0.0/8, exclude: {peers: [10.1.0.0/16]}}");
     let network = |text: &str| Cidr { address: text.parse().unwrap(), prefix: if text == "10.0.0.0" { 8 } else { 16 } };
-    assert_eq!((&web.faults[0].select.peers, &web.faults[0].select.exclude_peers), (&vec![network("10.0.0.0")], &vec![network("10.1.0.0")]));
+    assert_eq!(
+        (&web.faults[0].select.peers, &web.faults[0].select.exclude_peers),
+        (&vec![network("10.0.0.0")], &vec![network("10.1.0.0")])
+    );
 
     let plan = planned(&["loss: 5%, to: web, select: {peers: 10.0.0.0/8, flows: 30%, cgroup: a.slice}"], &HostFacts::default());
     let words = "of callers in 10.0.0.0/8, of sockets of cgroup a.slice, on 30% of the connections, each wholly or not at all";
@@ -110,7 +117,8 @@ fn faults_of_different_directions_share_the_netem_where_they_meet() {
     let plan = planned(&["loss: 5%, to: store", "delay: 10ms, to: store, direction: both"], &netem);
     assert!(plan.contains("delay is set in the netem of fault 1 as well"), "{plan}");
     assert!(plan.contains("an ifb device with netem of its own for clsact ingress of"), "{plan}");
-    let playbook = read(&["loss: 5%, to: store", "loss: 10%, to: store, direction: ingress", "delay: 10ms, to: store, direction: both"]).unwrap();
+    let playbook =
+        read(&["loss: 5%, to: store", "loss: 10%, to: store, direction: ingress", "delay: 10ms, to: store, direction: both"]).unwrap();
     assert_eq!(playbook.faults[1].direction, Direction::Ingress);
     refused(&["loss: 5%, to: store", "loss: 10%, to: store, direction: both"], Code::Conflict, "`loss` towards `store` is injected twice");
     // A packet that is to overtake needs others that are held back.
@@ -138,7 +146,11 @@ fn a_fault_can_be_in_another_network_namespace() {
     }
     refused(&["loss: 5%, to: store, netns: {path: blue}"], Code::BadValue, "`blue` is no absolute path");
     refused(&["loss: 5%, to: store, netns: {}"], Code::MissingKey, "`netns` names no network namespace");
-    refused(&["loss: 5%, to: store, netns: {pid: 1, path: /x}"], Code::Conflict, "`pid` and `path` are two ways to name a network namespace");
+    refused(
+        &["loss: 5%, to: store, netns: {pid: 1, path: /x}"],
+        Code::Conflict,
+        "`pid` and `path` are two ways to name a network namespace",
+    );
     refused(&["refuse: 5%, to: store, netns: {pid: 1}"], Code::Conflict, "`netns` beside `refuse` means nothing");
     // Each namespace has interfaces of its own.
     assert!(read(&["loss: 5%, to: store", "loss: 5%, to: store, netns: {pid: 1}"]).is_ok());
@@ -149,7 +161,10 @@ fn an_edge_that_speaks_http2_gets_only_what_its_wire_can_carry() {
     let with = |fault: &str| parse(&format!("{HEAD}  - {{{fault}}}\n").replace("port: 9000}", "port: 9000, protocol: http2}"));
     assert!(with("http_status: {status: 500, share: 5%}, to: store").is_ok());
     let message = |fault: &str| with(fault).unwrap_err()[0].message.clone();
-    assert_eq!(message("http_status: {status: 503, share: 5%}, to: store"), "`store` speaks HTTP/2, whose answers cannot be given 503 in flight");
+    assert_eq!(
+        message("http_status: {status: 503, share: 5%}, to: store"),
+        "`store` speaks HTTP/2, whose answers cannot be given 503 in flight"
+    );
     let by_path = message("http_status: {status: 500, share: 5%, path: /a}, to: store");
     assert_eq!(by_path, "`store` speaks HTTP/2, whose requests are compressed and not read for `method` and `path`");
 }

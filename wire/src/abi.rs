@@ -136,7 +136,7 @@ pub struct EdgeCounters {
     pub response_bytes: u64,
     /// Ring-buffer records that found no room.
     pub events_lost: u64,
-    /// Connections whose bytes are not HTTP/1.x.
+    /// Connections whose bytes are not read: TLS and unknown protocols.
     pub unparsed_connections: u64,
     /// Answers that are no errors, of protocols without HTTP's status codes.
     pub ok: u64,
@@ -152,11 +152,11 @@ pub struct EdgeCounters {
 pub mod health {
     /// Ring-buffer records that found no room.
     pub const EVENTS_LOST: u32 = 0;
-    /// Connections whose bytes are not HTTP/1.x.
+    /// Connections whose bytes are not read: TLS and unknown protocols.
     pub const UNPARSED_CONNECTIONS: u32 = 1;
     /// Segments too rich in messages to be read in one go; the rest was skipped.
     pub const SEGMENTS_OVER_BUDGET: u32 = 2;
-    /// Stretches of a stream that were missing when later ones arrived and could not be remembered.
+    /// Stretches of a stream that were missing when later ones arrived, and could not be waited for.
     pub const GAPS: u32 = 3;
     /// Socket storage that could not be allocated.
     pub const STORAGE_FAILED: u32 = 4;
@@ -164,7 +164,7 @@ pub mod health {
     pub const HEADERS_UNREADABLE: u32 = 5;
     /// Connections of unknown role that may belong to a named edge.
     pub const UNKNOWN_ROLE: u32 = 6;
-    /// Requests counted though a part of their head was never read, because it had passed out of order.
+    /// No longer counted: heads were assumed complete where a part had passed out of order.
     pub const ASSUMED_HEADS: u32 = 7;
     /// Number of counters.
     pub const COUNT: u32 = 8;
@@ -176,9 +176,11 @@ pub mod kind {
     pub const OPENED: u8 = 1;
     /// `connect()` failed; the data is an [`Addresses`](super::Addresses), `status` the reason.
     pub const CONNECT_FAILED: u8 = 2;
-    /// Bytes of a request's head.
+    /// Bytes of a request from its first on: HTTP/1's head and what is there of the body, a Redis command, a MySQL packet with its
+    /// header, PostgreSQL's messages from the first Parse or Bind to the Execute. A record with offset 0 begins the request anew: what
+    /// was sent before under the same index belonged to messages that are no request.
     pub const REQUEST: u8 = 3;
-    /// Bytes of a response's head.
+    /// Bytes of a response from its first on.
     pub const RESPONSE: u8 = 4;
     /// Ended; `status` says how.
     pub const CLOSED: u8 = 5;

@@ -136,7 +136,8 @@ impl Replay {
             }
             flow.stretch.end = end;
             flow.stretch.source = Stretch::RING;
-            if self.conn.book.protocol == protocol::ANY && !self.read(side, 0, &[], observer) && self.conn.book.protocol == protocol::ANY {
+            let unread = self.conn.book.protocol == protocol::ANY;
+            if unread && !self.look(side, 0, &[]) && self.conn.book.protocol == protocol::ANY {
                 return;
             }
             if self.conn.book.protocol != protocol::ANY {

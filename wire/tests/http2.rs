@@ -21,11 +21,14 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Kind, stream and flags of what was told, with its bytes, blocks joined.
+/// Kind, stream, flags and bytes.
+type One = (u8, u32, u8, Vec<u8>);
+
+/// What was told, blocks joined.
 #[derive(Default, Debug, PartialEq, Eq, Clone)]
 struct Found {
     streams: [Vec<u8>; 2],
-    told: [Vec<(u8, u32, u8, Vec<u8>)>; 2],
+    told: [Vec<One>; 2],
     open: BTreeMap<usize, Vec<u8>>,
 }
 

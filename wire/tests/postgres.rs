@@ -45,7 +45,7 @@ fn rows(count: usize) -> Vec<u8> {
 const VERSION: u32 = 3 << 16;
 
 fn with_login(turns: Vec<Turn>) -> Vec<Turn> {
-    let welcome = [message('R', &[0, 0, 0, 0]), message('S', b"server_version\016\0"), message('K', &[0; 8]), ready()].concat();
+    let welcome = [message('R', &[0, 0, 0, 0]), message('S', b"server_version\x0016\0"), message('K', &[0; 8]), ready()].concat();
     let mut all = vec![
         client(untyped(80_877_103, b"")),
         server("N"),

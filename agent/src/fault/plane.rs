@@ -202,7 +202,14 @@ impl Plane {
         if let FaultKind::Refuse { share } = first.kind {
             let cgroup = first.select.members.as_ref().map(|members| members::directory(members, &self.state_dir)).transpose()?;
             let connect = Some(ConnectPlan::new(edge, &select, threshold(share), cgroup));
-            return Ok(Prepared { specs, backend: Backend::CgroupConnect, hooks: Vec::new(), connect, site: Site::default(), state_dir: self.state_dir.clone() });
+            return Ok(Prepared {
+                specs,
+                backend: Backend::CgroupConnect,
+                hooks: Vec::new(),
+                connect,
+                site: Site::default(),
+                state_dir: self.state_dir.clone(),
+            });
         }
         let links = interface::resolve(&mut Netlink::open().map_err(InterfaceError::from)?, edge, first.interface.as_deref())?;
         let backend = backend(&specs)?;

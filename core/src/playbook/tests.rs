@@ -225,7 +225,6 @@ fn what_contradicts_itself_is_refused() {
 #[test]
 fn what_a_later_version_knows_is_said_to_be_that() {
     use Code::NotInThisVersion as Later;
-    refused("to: order-db}", "to: order-db, select: {pid: 1}}", Later, "pid", "`pid` is not in this version of stormdrill");
     refused(
         "{cgroup: /system.slice/order.service}",
         "{container: a}",

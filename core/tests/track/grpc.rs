@@ -42,7 +42,7 @@ impl Side {
             let stream = u32::from_be_bytes(frame[5..9].try_into().expect("four bytes")) & 0x7fff_ffff;
             let payload = &frame[9..];
             let code = |at: usize| u32::from_be_bytes(payload[at..at + 4].try_into().expect("four bytes"));
-            assert_eq!(flags & 0x28 * u8::from(kind == HEADERS), 0, "neither padding nor priority in this conversation");
+            assert!(kind != HEADERS || flags & 0x28 == 0, "neither padding nor priority in this conversation");
             let ends = flags & 1 != 0;
             let mut tell = |stream, ends, kind| {
                 let told = ProbeEventKind::Stream(StreamEvent { stream, from_server, ends, joined_late: late, kind });

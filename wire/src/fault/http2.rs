@@ -3,6 +3,8 @@
 //! The codes of HPACK's static table are one byte, and come first in a response's field block. Another code of the table can be written
 //! over that byte. A code that is spelt out stays as it is: it may be kept in the table that both ends build, and be referred to later.
 
+#![allow(clippy::cast_possible_truncation, reason = "fields are cut out of a header word; checked conversions could panic")]
+
 /// Codes of HPACK's static table, from [`FIRST_STATUS`] on.
 pub const STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
 /// The byte that stands for the first of them.

@@ -69,13 +69,13 @@ impl RequestRule {
 #[must_use]
 pub fn target_at(first: u64) -> Option<u32> {
     let bytes = first.to_ne_bytes();
-    let mut n = 0;
+    let (mut n, mut at) = (0, 1);
     while n < METHOD {
         if bytes[n] == b' ' {
-            // Below nine.
-            return Some(n as u32 + 1);
+            return Some(at);
         }
         n += 1;
+        at += 1;
     }
     None
 }

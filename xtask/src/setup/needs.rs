@@ -61,6 +61,13 @@ pub(super) const NEEDS: &[Need] = &[
     need(Part::Test, "systemd-socket-activate", "systemd"),
     need(Part::Test, "etcd", "etcd-server"),
     need(Part::Test, "etcdctl", "etcd-client"),
+    // Servers that count for themselves, and loads for them.
+    need(Part::Test, "redis-server", "redis-server"),
+    need(Part::Test, "redis-benchmark", "redis-tools"),
+    need(Part::Test, "mariadbd", "mariadb-server"),
+    need(Part::Test, "mariadb-slap", "mariadb-client"),
+    need(Part::Test, "pgbench", "postgresql"),
+    need(Part::Test, "h2load", "nghttp2-client"),
     need(Part::Seeds, "nginx", "nginx"),
     need(Part::Seeds, "haproxy", "haproxy"),
     need(Part::Seeds, "redis-server", "redis-server"),

@@ -109,7 +109,15 @@ fn fault(item: &Node, edges: Option<&[EdgeSpec]>, phases: Option<Phases>, proble
     }
     let select = select.map_or_else(|| Some(Select::default()), |(_, select)| select);
     let select = select.map(|select| Select { requests, ..select });
-    Some(FaultSpec { kind, to: edge.name.clone(), direction: direction?, interface: interface.flatten(), netns: netns.flatten(), select: select?, tuning })
+    Some(FaultSpec {
+        kind,
+        to: edge.name.clone(),
+        direction: direction?,
+        interface: interface.flatten(),
+        netns: netns.flatten(),
+        select: select?,
+        tuning,
+    })
 }
 
 /// `refuse` is about connections that this host makes, on no interface in particular.

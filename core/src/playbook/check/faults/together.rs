@@ -87,7 +87,11 @@ fn may_overlap(a: &FaultSpec, b: &FaultSpec, edges: Option<&[EdgeSpec]>) -> bool
 
 fn networks(spec: &FaultSpec, edge: &EdgeSpec) -> Vec<Cidr> {
     // What a name stands for is not known here: anything within the edge.
-    if spec.select.addresses.is_empty() || !spec.select.hosts.is_empty() { edge.address.into_iter().collect() } else { spec.select.addresses.clone() }
+    if spec.select.addresses.is_empty() || !spec.select.hosts.is_empty() {
+        edge.address.into_iter().collect()
+    } else {
+        spec.select.addresses.clone()
+    }
 }
 
 fn ports(spec: &FaultSpec, edge: &EdgeSpec) -> Vec<PortRange> {
