@@ -11,10 +11,12 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use lab::{in_namespace, run, wait_until};
+use lab::{Peer, apply, edge, in_namespace, run, wait_until, while_renewing};
 use stormdrill::cgroup;
+use stormdrill::fault::mechanism::Backend;
 use stormdrill::probe::{Health, Probe, ProbeConfig};
 use stormdrill_core::edge::{EdgeId, EdgeSpec, PortRange, Role};
+use stormdrill_core::fault::{Direction, FaultKind};
 use stormdrill_core::window::EdgeCounts;
 use tempfile::TempDir;
 
@@ -276,5 +278,87 @@ fn http2_streams_are_counted_as_nginx_and_h2load_count_them() {
         }
         let health = probe.snapshot().unwrap().health;
         assert_eq!(Health { events_lost: 0, ..health }, Health::default());
+    });
+}
+
+/// Thirty percent of all packets between two namespaces are lost, both ways, while the work is done.
+fn under_loss(port: u16, start: impl FnOnce() -> Server + Send + 'static, work: impl FnOnce(&Server, &mut Probe)) {
+    in_namespace(|| {
+        let peer = Peer::new();
+        // Else most of the time is spent on waiting for the first retransmission.
+        run("ip", &["route", "replace", "10.9.0.0/24", "dev", "v0", "rto_min", "10ms"]);
+        let server = peer.run(move || {
+            run("ip", &["route", "replace", "10.9.0.0/24", "dev", "v1", "rto_min", "10ms"]);
+            start()
+        });
+        let state = tempfile::tempdir().unwrap();
+        let mut probe = attach(port);
+        let wanted = FaultKind::Loss { share: 0.3 };
+        let mut fault = apply(state.path(), wanted, Direction::Both, edge(Role::Downstream, Some("10.9.0.2"), Some(port)));
+        if fault.backend() != Backend::EbpfDrop {
+            // This kernel has netem; the VM tests cover that.
+            return;
+        }
+        while_renewing(&mut [&mut fault], || work(&server, &mut probe));
+        let counts = counts(&mut probe);
+        assert!(counts[0].tcp_retransmits > 20 && counts[1].tcp_retransmits > 20, "{counts:?}");
+        assert!(fault.remove_blocking().error.is_none());
+        assert_eq!(probe.snapshot().unwrap().health.gaps, 0);
+    });
+}
+
+#[test]
+fn redis_under_loss_counts_the_same_commands() {
+    let port = free_port();
+    let start = move || {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--bind", "10.9.0.2", "127.0.0.1", "--protected-mode", "no", "--save", "", "--dir"]).arg(dir.path());
+        command.arg("--unixsocket").arg(dir.path().join("socket"));
+        Server::start(&mut command, dir, port)
+    };
+    under_loss(port, start, |server, probe| {
+        let socket = server.dir.path().join("socket").display().to_string();
+        let processed = || {
+            let text = run("redis-cli", &["-s", &socket, "info", "stats"]);
+            let line = text.lines().find_map(|line| line.strip_prefix("total_commands_processed:")).unwrap();
+            line.trim().parse::<u64>().unwrap()
+        };
+        let first = processed();
+        let port = port.to_string();
+        let tcp = ["-h", "10.9.0.2", "-p", &port, "-q"];
+        run("redis-benchmark", &[tcp.as_slice(), &["-n", "400", "-c", "20", "-t", "set,get"]].concat());
+        run("redis-benchmark", &[tcp.as_slice(), &["-n", "2000", "-c", "5", "-P", "20", "-d", "300", "-t", "set,get"]].concat());
+        run("redis-benchmark", &[tcp.as_slice(), &["-n", "20", "-c", "2", "-d", "20000", "-t", "set,get"]].concat());
+        let made = processed() - first - 1;
+        assert_counts(probe, made, made, 0);
+    });
+}
+
+#[test]
+fn http_under_loss_is_counted_as_h2load_counts_it() {
+    let port = free_port();
+    let start = move || {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().display();
+        let config = format!(
+            "daemon off; master_process off; pid {root}/pid; error_log stderr crit; events {{ worker_connections 512; }}
+             http {{ access_log off; client_body_temp_path {root}; proxy_temp_path {root}; fastcgi_temp_path {root};
+               uwsgi_temp_path {root}; scgi_temp_path {root}; server {{ listen {port}; location / {{ return 200 \"hello\n\"; }} }}
+               server {{ listen 127.0.0.1:1; listen 10.9.0.2:{port} http2; location / {{ return 200 \"hello\n\"; }} }} }}"
+        );
+        let path = dir.path().join("nginx.conf");
+        std::fs::write(&path, config).unwrap();
+        let mut command = Command::new("nginx");
+        command.arg("-c").arg(&path).args(["-e", "stderr"]);
+        Server::start(&mut command, dir, port)
+    };
+    under_loss(port, start, |_, probe| {
+        let url = format!("http://10.9.0.2:{port}/");
+        let text = run("h2load", &["-n", "1000", "-c", "10", "-m", "10", &url]);
+        assert!(text.contains("1000 succeeded"), "{text}");
+        for counts in counts(probe) {
+            assert_eq!((counts.requests, counts.responses), (1000, 1000), "{counts:?}");
+        }
     });
 }
