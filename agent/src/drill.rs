@@ -19,6 +19,7 @@ use crate::driver::faults::Faults;
 use crate::driver::{self, DriverError, Outcome, Progress};
 use crate::fault::clean::{self, CleanError, CleanProblem, Force};
 use crate::fault::journal::{self, JournalError};
+use crate::fault::own_ports;
 use crate::fault::plane::{FaultError, Plane};
 use crate::host;
 use crate::load::{self, LoadError};
@@ -78,7 +79,7 @@ pub fn carry_out(
     let (outcome, load) = runtime.block_on(async {
         // First of all, so that a signal that comes while the probe is loaded ends the drill in good order.
         let mut abort = abort().map_err(DrillError::Runtime)?;
-        let prepared = Plane::new(state_dir).prepare(targets(playbook)).await?;
+        let prepared = Plane::new(state_dir).sparing(own_ports::listening()).prepare(targets(playbook)).await?;
         leave_no_leftovers(state_dir, &mut |line| progress.note(line))?;
         let cgroup = host::scope(&playbook.scope, state_dir)?;
         let probe =

@@ -26,9 +26,17 @@ pub mod selection;
 
 pub mod members;
 
+pub mod elsewhere;
+
+pub mod host;
+
+pub mod own_ports;
+
 pub mod interface;
 
 mod hook_plan;
+
+mod tally;
 
 pub mod install;
 

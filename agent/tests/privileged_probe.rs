@@ -285,6 +285,29 @@ fn a_connection_of_unknown_role_is_counted_as_that_and_never_guessed() {
 }
 
 #[test]
+fn connections_in_other_namespaces_that_were_open_before_are_known_too() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        // A namespace is found by its processes; a thread of this one is none.
+        let (mut resident, client, server) = peer.run(|| {
+            let resident = Command::new("sleep").arg("100").spawn().unwrap();
+            let (client, server) = exchange(&format!("127.0.0.1:{PORT}"), &[request(GET), response(OK)]);
+            (resident, client, server)
+        });
+        let mut probe = attach(&both_ends(PORT));
+        let (mut client, mut server) = (&client, &server);
+        for _ in 0..3 {
+            client.write_all(GET.as_bytes()).unwrap();
+            server.read_exact(&mut vec![0; GET.len()]).unwrap();
+        }
+        resident.kill().unwrap();
+        resident.wait().unwrap();
+        assert_eq!((count(&mut probe, WEB).requests, count(&mut probe, API).requests), (3, 3));
+        assert_eq!(probe.snapshot().unwrap().health, Health::default());
+    });
+}
+
+#[test]
 fn a_mapped_peer_is_matched_and_shown_as_ipv4() {
     in_namespace(|| {
         let mut probe = attach(&[edge(Role::Ingress, Some("127.0.0.1"), PORT), edge(Role::Downstream, Some("127.0.0.1"), PORT)]);

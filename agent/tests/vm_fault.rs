@@ -12,7 +12,7 @@ use lab::{Client, Habit, Peer, apply, arriving, dump, edge, has_no_journal, hold
 use stormdrill::fault::clean::{Force, clean};
 use stormdrill::fault::plane::Plane;
 use stormdrill_core::edge::{EdgeSpec, Role};
-use stormdrill_core::fault::{Backend, Direction, Distribution, FaultKind, FaultSpec, Members, Select};
+use stormdrill_core::fault::{Backend, Direction, Distribution, FaultKind, FaultSpec, Members, RateLimit, Select};
 
 fn delay(milliseconds: u64) -> FaultKind {
     FaultKind::Delay { time: Duration::from_millis(milliseconds), jitter: Duration::ZERO, distribution: Distribution::Uniform }
@@ -343,5 +343,131 @@ fn a_cgroups_packets_are_told_from_others_in_both_directions() {
             assert!(ping_from_group());
         }
         lab::wait_until("the test's cgroup is empty", || std::fs::remove_dir(&group).is_ok());
+    });
+}
+
+#[test]
+fn a_loss_one_way_and_a_delay_both_ways_each_have_their_own_parameters_and_counts() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        let before = dump();
+        let faults = [
+            (spec(FaultKind::Loss { share: 0.3 }, Direction::Egress), peer_edge(Some(9999))),
+            (spec(FaultKind::Rate(RateLimit { bytes_per_second: 125_000_000, overhead: 0, cell_size: 0, cell_overhead: 0 }), Direction::Ingress), peer_edge(Some(9999))),
+            (spec(delay(50), Direction::Both), peer_edge(Some(9999))),
+        ];
+        let mut prepared = Plane::new(state.path()).prepare_blocking(&faults).unwrap();
+        assert_eq!(prepared.len(), 1, "they share their netems");
+        let mut fault = prepared.remove(0).apply_blocking().unwrap();
+        let devices = ifbs();
+        assert_eq!(devices.len(), 2);
+        let trees: Vec<String> = devices.iter().map(|device| qdiscs(device)).collect();
+        assert!(trees.iter().all(|tree| tree.contains("delay 50ms")), "{trees:?}");
+        assert_eq!(trees.iter().filter(|tree| tree.contains("loss 30%")).count(), 1, "{trees:?}");
+        assert_eq!(trees.iter().filter(|tree| tree.contains("rate 1Gbit")).count(), 1, "{trees:?}");
+
+        let arrived = lab::while_renewing(&mut [&mut fault], || arriving(&peer, 3000, 9999, "10.9.0.2"));
+        assert!(is_plausible(3000 - arrived, 3000, 0.3), "{arrived} of 3000");
+        let own = std::net::UdpSocket::bind("10.9.0.1:9000").unwrap();
+        peer.run(|| {
+            let socket = std::net::UdpSocket::bind("10.9.0.2:9999").unwrap();
+            for _ in 0..100 {
+                socket.send_to(b"x", "10.9.0.1:9000").unwrap();
+            }
+        });
+        for _ in 0..100 {
+            own.recv(&mut [0; 8]).unwrap();
+        }
+        let counts: Vec<(u64, u64)> = fault.counts().unwrap().iter().map(|count| (count.selected, count.hit)).collect();
+        let lost = 3000 - arrived;
+        // In the order in which they were grouped.
+        assert_eq!(counts, [(3000, lost), (100, 100), (3100, 3100 - lost)]);
+        assert!(fault.remove_blocking().error.is_none());
+        assert_eq!(dump(), before);
+    });
+}
+
+/// Moves this end of the veth pair under a device of that kind, which takes over the address. The other end gets its counterpart.
+fn put_under(kind: &str, peer: &Peer) -> &'static str {
+    run("ip", &["address", "flush", "dev", "v0"]);
+    let device = match kind {
+        "bond" => {
+            run("ip", &["link", "add", "bond0", "type", "bond", "mode", "active-backup", "miimon", "100"]);
+            run("ip", &["link", "set", "v0", "down"]);
+            run("ip", &["link", "set", "v0", "master", "bond0"]);
+            "bond0"
+        }
+        "bridge" => {
+            run("ip", &["link", "add", "br0", "type", "bridge"]);
+            run("ip", &["link", "set", "v0", "master", "br0"]);
+            "br0"
+        }
+        _ => {
+            run("ip", &["link", "add", "link", "v0", "name", "v0.7", "type", "vlan", "id", "7"]);
+            peer.run(|| {
+                run("ip", &["link", "add", "link", "v1", "name", "v1.7", "type", "vlan", "id", "7"]);
+                run("ip", &["address", "flush", "dev", "v1"]);
+                run("ip", &["address", "add", "10.9.0.2/24", "dev", "v1.7"]);
+                run("ip", &["link", "set", "v1.7", "up"]);
+            });
+            "v0.7"
+        }
+    };
+    run("ip", &["address", "add", "10.9.0.1/24", "dev", device]);
+    run("ip", &["link", "set", device, "up"]);
+    run("ip", &["link", "set", "v0", "up"]);
+    lab::wait_until("the device carries packets", || arriving(peer, 1, 9000, "10.9.0.2") == 1);
+    device
+}
+
+#[test]
+fn faults_work_on_bond_vlan_and_bridge_by_their_routes_and_leave_them_as_they_were() {
+    for kind in ["bond", "vlan", "bridge"] {
+        in_namespace(|| {
+            let peer = Peer::new();
+            let state = tempfile::tempdir().unwrap();
+            let device = put_under(kind, &peer);
+            lab::wait_until("carriers settle", || !dump().contains("NO-CARRIER"));
+            let before = dump();
+            let target = || edge(Role::Downstream, Some("10.9.0.0/24"), Some(9999));
+            let prepared = Plane::new(state.path()).prepare_blocking(&[(spec(FaultKind::Loss { share: 0.5 }, Direction::Egress), target())]);
+            let prepared = prepared.unwrap().remove(0);
+            assert!(prepared.describe()[0].contains(&format!("at {device} egress")), "{:?}", prepared.describe());
+            let mut fault = prepared.apply_blocking().unwrap();
+            let arrived = lab::while_renewing(&mut [&mut fault], || arriving(&peer, 2000, 9999, "10.9.0.2"));
+            assert!(is_plausible(arrived, 2000, 0.5), "{kind}: {arrived} of 2000");
+            assert_eq!(fault.counts().unwrap()[0].selected, 2000, "{kind}");
+            assert!(fault.remove_blocking().error.is_none());
+
+            let fault = apply(state.path(), delay(50), Direction::Both, edge(Role::Downstream, Some("10.9.0.2"), None));
+            let time = ping("10.9.0.2");
+            assert!((100.0..125.0).contains(&time), "{kind}: {time} ms");
+            assert!(fault.remove_blocking().error.is_none());
+            assert_eq!(dump(), before, "{kind}");
+
+            // What a killed agent leaves there is found and removed.
+            let holder = hold(state.path(), Habit::Renew);
+            lab::wait_until("the fault is in", || dump().contains("stormdrill:sd"));
+            kill(holder);
+            let report = clean(state.path(), Force::No).unwrap();
+            assert!(report.is_clean() && !report.removed.is_empty(), "{kind}: {report:?}");
+            assert_eq!(dump(), before, "{kind}");
+        });
+    }
+}
+
+#[test]
+fn packets_of_a_vlan_are_selected_on_the_device_below_it_too() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        put_under("vlan", &peer);
+        let wanted = FaultSpec { interface: Some("v0".to_owned()), ..spec(FaultKind::Loss { share: 1.0 }, Direction::Egress) };
+        let prepared = Plane::new(state.path()).prepare_blocking(&[(wanted, peer_edge(Some(9999)))]).unwrap();
+        let mut fault = prepared.into_iter().next().unwrap().apply_blocking().unwrap();
+        assert_eq!(lab::while_renewing(&mut [&mut fault], || arriving(&peer, 100, 9999, "10.9.0.2")), 0);
+        assert_eq!(arriving(&peer, 100, 9998, "10.9.0.2"), 100);
+        assert!(fault.remove_blocking().error.is_none());
     });
 }

@@ -1,5 +1,6 @@
 //! What a playbook asks to inject, and what came of it.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::edge::{Cidr, PortRange};
@@ -23,6 +24,12 @@ impl Direction {
     /// All directions.
     pub const ALL: [Self; 3] = [Self::Egress, Self::Ingress, Self::Both];
 
+    /// Whether packets of this direction can be of the other.
+    #[must_use]
+    pub fn meets(self, other: Self) -> bool {
+        self == other || self == Self::Both || other == Self::Both
+    }
+
     /// The word used in playbooks and JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -45,6 +52,8 @@ pub struct FaultSpec {
     pub direction: Direction,
     /// Interface name; `None` takes it from the route to the target.
     pub interface: Option<String>,
+    /// The network namespace whose interfaces are meant; `None` for stormdrill's own.
+    pub netns: Option<NetNs>,
     /// Which of the edge's packets, beyond the edge itself.
     pub select: Select,
     /// What netem is told beside the fault itself.
@@ -55,13 +64,35 @@ impl FaultSpec {
     /// A fault on what leaves for an edge, with nothing special about it.
     #[must_use]
     pub fn new(kind: FaultKind, to: impl Into<String>) -> Self {
-        Self { kind, to: to.into(), direction: Direction::Egress, interface: None, select: Select::default(), tuning: Tuning::default() }
+        Self { kind, to: to.into(), direction: Direction::Egress, interface: None, netns: None, select: Select::default(), tuning: Tuning::default() }
     }
 
-    /// Whether two faults select the same packets, so that one netem serves both.
+    /// Whether two faults select the same packets where their directions meet, so that one netem there serves both.
     #[must_use]
     pub fn selects_as(&self, other: &Self) -> bool {
-        (&self.to, self.direction, &self.interface, &self.select) == (&other.to, other.direction, &other.interface, &other.select)
+        let same = (&self.to, &self.interface, &self.netns, &self.select) == (&other.to, &other.interface, &other.netns, &other.select);
+        same && self.direction.meets(other.direction)
+    }
+}
+
+/// A network namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NetNs {
+    /// The one that a process is in.
+    Pid(u32),
+    /// The one that a container is in: its id, or the first twelve digits of it or more.
+    Container(String),
+    /// The one that is mounted there, as `ip netns` does below `/run/netns`.
+    Path(String),
+}
+
+impl fmt::Display for NetNs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pid(pid) => write!(f, "the network namespace of process {pid}"),
+            Self::Container(id) => write!(f, "the network namespace of container {id}"),
+            Self::Path(path) => write!(f, "the network namespace {path}"),
+        }
     }
 }
 
@@ -90,6 +121,17 @@ pub struct Select {
     pub members: Option<Members>,
     /// Share of the connections, in units of 2^-32; `None` for all.
     pub flows: Option<u64>,
+    /// Host names whose addresses are selected like `addresses`; resolved when the drill is planned or run.
+    pub hosts: Vec<String>,
+    /// Host names whose addresses are spared like `exclude_addresses`.
+    pub exclude_hosts: Vec<String>,
+}
+
+impl Select {
+    /// All host names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.hosts.iter().chain(&self.exclude_hosts).map(String::as_str)
+    }
 }
 
 /// A group of processes of this host. Those that they start belong to it.
@@ -102,6 +144,9 @@ pub enum Members {
     /// The cgroup that a process is in.
     Pid(u32),
 }
+
+/// Codes that can be written over an HTTP/2 answer's: those that are one byte on the wire, of answers that may have a body.
+pub const HTTP2_STATUSES: [u16; 5] = [200, 206, 400, 404, 500];
 
 /// HTTP/1 requests by their first line. The default is all requests, of HTTP/2 too.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -30,6 +30,8 @@ mod health;
 
 mod effect;
 
+mod hidden;
+
 mod outage;
 
 mod doubt;

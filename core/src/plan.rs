@@ -115,15 +115,15 @@ fn timeline(phases: Phases, window: Duration) -> Vec<PlannedPhase> {
 }
 
 /// Two packet faults on one selector are one netem: its parameters are set together.
-fn shares_netem(before: &[PlannedFault], spec: &FaultSpec) -> Option<usize> {
+fn shares_netem(before: &[PlannedFault], spec: &FaultSpec) -> Option<(usize, Direction)> {
     if !spec.kind.is_of_packets() {
         return None;
     }
     let same = |other: &PlannedFault| other.backend == Backend::Netem && other.spec.selects_as(spec);
-    before.iter().position(same)
+    before.iter().position(same).and_then(|index| Some((index, before.get(index)?.spec.direction)))
 }
 
-fn fault(spec: &FaultSpec, edge: Option<&EdgeSpec>, shared: Option<usize>, facts: &HostFacts) -> PlannedFault {
+fn fault(spec: &FaultSpec, edge: Option<&EdgeSpec>, shared: Option<(usize, Direction)>, facts: &HostFacts) -> PlannedFault {
     let (backend, fallback) = backend(&spec.kind, facts);
     let features: &[Feature] = match backend {
         Backend::Netem => &[Feature::SchIngress, Feature::ClsBpf, Feature::ActMirred, Feature::Ifb, Feature::SchNetem],
@@ -134,8 +134,8 @@ fn fault(spec: &FaultSpec, edge: Option<&EdgeSpec>, shared: Option<usize>, facts
     let mut needs = needs(features, facts);
     // What a fallback replaces is no need.
     needs.retain(|need| fallback.is_none() || need.feature != Feature::SchNetem);
-    let notes = notes::of(spec, backend);
-    let selects = edge.map_or_else(String::new, |edge| selection::words(spec, edge));
+    let notes = notes::of(spec, edge, backend);
+    let selects = edge.map_or_else(String::new, |edge| selection::words(spec, edge, facts));
     let steps = steps(spec, edge, backend, shared);
     PlannedFault { spec: spec.clone(), backend, fallback, selects, steps, needs, notes }
 }
@@ -161,7 +161,7 @@ fn needs(features: &[Feature], facts: &HostFacts) -> Vec<Need> {
 }
 
 /// In the order in which they are made: the filter comes last, so that no packet meets a half-built fault.
-fn steps(spec: &FaultSpec, edge: Option<&EdgeSpec>, backend: Backend, shared: Option<usize>) -> Vec<String> {
+fn steps(spec: &FaultSpec, edge: Option<&EdgeSpec>, backend: Backend, shared: Option<(usize, Direction)>) -> Vec<String> {
     let interface = match (&spec.interface, edge) {
         (Some(name), _) => format!("interface {name}"),
         (None, Some(EdgeSpec { address: None, .. }) | None) => "every interface that is up".to_owned(),
@@ -170,6 +170,7 @@ fn steps(spec: &FaultSpec, edge: Option<&EdgeSpec>, backend: Backend, shared: Op
             Role::Ingress => "the interface that has its address, and lo".to_owned(),
         },
     };
+    let interface = spec.netns.iter().fold(interface, |interface, netns| format!("{interface} in {netns}"));
     let hooks: &[&str] = match spec.direction {
         Direction::Egress => &["egress"],
         Direction::Ingress => &["ingress"],
@@ -180,8 +181,15 @@ fn steps(spec: &FaultSpec, edge: Option<&EdgeSpec>, backend: Backend, shared: Op
         hooks.iter().map(filter).collect::<Vec<_>>()
     };
     match (backend, shared) {
-        (Backend::Netem, Some(first)) => {
-            vec![format!("{} is set in the netem of fault {} as well", spec.kind.as_str(), first + 1)]
+        (Backend::Netem, Some((first, its))) => {
+            let mut steps = vec![format!("{} is set in the netem of fault {} as well", spec.kind.as_str(), first + 1)];
+            // In the direction that the other is not in, it has one of its own.
+            let own = hooks.iter().filter(|hook| its != Direction::Both && its.as_str() != **hook);
+            let own: Vec<String> = own.map(|hook| format!("an ifb device with netem of its own for clsact {hook} of {interface}")).collect();
+            if !own.is_empty() && spec.direction == Direction::Both {
+                steps.extend(own);
+            }
+            steps
         }
         (Backend::Netem, None) => {
             let device = format!("an ifb device with netem: {} {}", spec.kind.as_str(), render::parameters(&spec.kind));

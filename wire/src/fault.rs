@@ -72,6 +72,8 @@ pub struct FaultRule {
     pub flow_threshold: u64,
     /// Seed of that hash.
     pub flow_seed: u64,
+    /// TCP ports that are spared at either end like SSH's; 0 for none.
+    pub own_ports: [u16; 4],
 }
 
 /// What a program counted on one CPU.
@@ -150,7 +152,7 @@ pub const fn draw(seed: u64, flow: u64, sequence: u32) -> u32 {
 }
 
 const _: () = {
-    assert!(size_of::<FaultRule>() == 56);
+    assert!(size_of::<FaultRule>() == 64);
     assert!(core::mem::offset_of!(FaultRule, flags) == 16);
     assert!(core::mem::offset_of!(FaultRule, status) == 32);
     assert!(size_of::<FaultStats>() == 40);

@@ -64,17 +64,7 @@ impl Replay {
 
     const fn of(conn: Conn) -> Self {
         let ring = Ring { ranges: Ranges { all: [(0, 0); 8] }, cursor: 0, data: [0; RING + 2 * BLOCK] };
-        Self {
-            conn,
-            rings: [ring; 2],
-            requests: 0,
-            responses: 0,
-            ok: 0,
-            errors: 0,
-            foreign: 0,
-            gaps: 0,
-            bytes: [0; 2],
-        }
+        Self { conn, rings: [ring; 2], requests: 0, responses: 0, ok: 0, errors: 0, foreign: 0, gaps: 0, bytes: [0; 2] }
     }
 
     /// A connection whose protocol is decided beforehand; see [`protocol`].

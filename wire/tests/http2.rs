@@ -74,7 +74,9 @@ fn check(start: &Replay, turns: &[Turn], requests: u64, responses: u64) -> Found
         }
         let first: &Found = first.get_or_insert_with(|| found.clone());
         for side in [REQUEST, RESPONSE] {
-            let blocks = |found: &Found| found.told[side].iter().filter(|told| told.0 == kind::BLOCK || told.0 == kind::STREAM_END).cloned().collect::<Vec<_>>();
+            let blocks = |found: &Found| {
+                found.told[side].iter().filter(|told| told.0 == kind::BLOCK || told.0 == kind::STREAM_END).cloned().collect::<Vec<_>>()
+            };
             assert_eq!(blocks(&found), blocks(first), "pieces of {piece}");
         }
     }
@@ -163,7 +165,16 @@ fn what_the_server_pushes_is_no_request_and_no_response() {
     let mut turns = opening();
     turns.extend([
         client(frame(1, 5, 1, b"\x82")),
-        server([frame(5, 4, 1, b"\0\0\0\x02pushed"), frame(1, 4, 1, b"\x88"), frame(1, 4, 2, b"\x88"), frame(0, 1, 2, b"x"), frame(0, 1, 1, b"y")].concat()),
+        server(
+            [
+                frame(5, 4, 1, b"\0\0\0\x02pushed"),
+                frame(1, 4, 1, b"\x88"),
+                frame(1, 4, 2, b"\x88"),
+                frame(0, 1, 2, b"x"),
+                frame(0, 1, 1, b"y"),
+            ]
+            .concat(),
+        ),
     ]);
     check(&Replay::new([0, 0]), &turns, 1, 1);
 }

@@ -36,7 +36,11 @@ const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
 fn rows(count: usize) -> Vec<u8> {
     let mut bytes = packet(1, &[1]);
     let mut sequence = 2_u8;
-    for payload in [b"column definition".as_slice()].into_iter().chain(std::iter::repeat_n(b"\x05value".as_slice(), count)).chain([b"\xfe\0\0\x02\0".as_slice()]) {
+    for payload in [b"column definition".as_slice()]
+        .into_iter()
+        .chain(std::iter::repeat_n(b"\x05value".as_slice(), count))
+        .chain([b"\xfe\0\0\x02\0".as_slice()])
+    {
         bytes.extend(packet(sequence, payload));
         sequence = sequence.wrapping_add(1);
     }
@@ -149,7 +153,13 @@ fn a_refused_connection_is_no_answer() {
 
 #[test]
 fn a_connection_that_was_open_before_is_recognised_by_its_next_command() {
-    let turns = [server(b"the rest of a row"), client(query("select 1")), server(rows(3)), client(query("b")), server(packet(1, b"\xff\x15\x04#28000x"))];
+    let turns = [
+        server(b"the rest of a row"),
+        client(query("select 1")),
+        server(rows(3)),
+        client(query("b")),
+        server(packet(1, b"\xff\x15\x04#28000x")),
+    ];
     let (replay, _) = talk::feed(Replay::found(), &turns, usize::MAX);
     assert_eq!((replay.requests, replay.ok, replay.errors), (2, 1, 1));
 }

@@ -172,7 +172,12 @@ fn copied_data_is_no_request() {
 #[test]
 fn notices_and_notifications_answer_nothing() {
     let chatter = [message('N', b"SNOTICE\0\0"), message('A', b"\0\0\0\x01c\0p\0"), message('S', b"TimeZone\0UTC\0")].concat();
-    let turns = vec![server(&chatter), client(query("a")), server([chatter.clone(), done("A"), chatter.clone(), ready()].concat()), server(chatter)];
+    let turns = vec![
+        server(&chatter),
+        client(query("a")),
+        server([chatter.clone(), done("A"), chatter.clone(), ready()].concat()),
+        server(chatter),
+    ];
     check(&with_login(turns), 1, &[false]);
 }
 
@@ -183,7 +188,8 @@ fn encryption_is_tls_and_a_cancellation_is_nothing() {
     assert_eq!((replay.requests, replay.conn().book.protocol), (0, protocol::TLS));
     let (replay, _) = check(&[client(untyped(80_877_102, &[1; 8]))], 0, &[]);
     assert_eq!(replay.conn().book.protocol, protocol::POSTGRES);
-    let gss = vec![client(untyped(80_877_104, b"")), server("N")].into_iter().chain(with_login(vec![client(query("a"))])).collect::<Vec<_>>();
+    let gss =
+        vec![client(untyped(80_877_104, b"")), server("N")].into_iter().chain(with_login(vec![client(query("a"))])).collect::<Vec<_>>();
     check(&gss, 1, &[]);
 }
 

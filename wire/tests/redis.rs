@@ -91,7 +91,12 @@ fn inline_commands_are_commands_and_other_texts_are_none() {
 #[test]
 fn a_large_value_is_no_command_and_need_not_be_read() {
     let value = String::from_utf8(command(&["PING"]).repeat(20_000)).unwrap();
-    let turns = [client(command(&["SET", "k", &value])), server("+OK\r\n"), client(command(&["GET", "k"])), server(format!("${}\r\n{value}\r\n", value.len()))];
+    let turns = [
+        client(command(&["SET", "k", &value])),
+        server("+OK\r\n"),
+        client(command(&["GET", "k"])),
+        server(format!("${}\r\n{value}\r\n", value.len())),
+    ];
     check(&turns, 2, &[false, false]);
 }
 

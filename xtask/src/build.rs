@@ -19,14 +19,14 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// The binaries as tests run them.
+    pub(crate) const fn debug() -> Self {
+        Self { debug: true, route: None }
+    }
+
     /// The binaries as users get them.
     pub(crate) const fn release() -> Self {
         Self { debug: false, route: None }
-    }
-
-    /// Unoptimised ones.
-    pub(crate) const fn debug() -> Self {
-        Self { debug: true, route: None }
     }
 }
 

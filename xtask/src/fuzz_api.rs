@@ -51,8 +51,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     // What an earlier run left would be found by this one.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(folder.join("playbooks")).with_context(|| format!("cannot make {}", folder.display()))?;
-    // Names that are found by chance, so that drills do begin and end.
-    for name in ["0", "a"] {
+    // The document's own example and names that are found by chance, so that drills do begin and end.
+    for name in ["retry-amplification", "0", "a"] {
         fs::write(folder.join(format!("playbooks/{name}.yaml")), playbook(name))?;
     }
     let config = format!(
@@ -62,7 +62,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     fs::write(folder.join("serve.yaml"), config)?;
     say::step(format!("schemathesis for {} minutes", options.minutes));
     let mut command = Command::new("unshare");
-    command.args(["--net", "sh", "-c", SCRIPT]).arg(&folder).arg(paths::target().join("debug/stormdrill")).arg(program);
+    command
+        .current_dir(&folder)
+        .args(["--net", "sh", "-c", SCRIPT])
+        .arg(&folder)
+        .arg(paths::target().join("debug/stormdrill"))
+        .arg(program);
     command.arg((60 * options.minutes).to_string()).arg(CHECKS);
     let ended = command.status().context("cannot run unshare")?;
     let report = fs::read_to_string(folder.join("report.txt")).unwrap_or_default();

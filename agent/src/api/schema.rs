@@ -34,7 +34,12 @@ pub(super) fn all() -> Value {
             "required": ["version", "name", "observe", "phases"],
         },
         "NamedPlaybook": closed(object(&[], &[
-            ("name", json!({ "type": "string", "pattern": "^[a-z0-9-]{1,63}$", "description": "One of the configured folder. This or `playbook`." })),
+            ("name", json!({
+                "type": "string",
+                "pattern": "^[a-z0-9-]{1,63}$",
+                "description": "One of the configured folder, or of etcd. This or `playbook`.",
+                "examples": ["retry-amplification"],
+            })),
             ("playbook", json!({ "type": "string", "description": "The text of one, YAML." })),
             ("set", json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean"] } })),
         ])),

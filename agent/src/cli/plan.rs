@@ -1,12 +1,14 @@
-//! `stormdrill plan PLAYBOOK`: says what a run would do. Needs no privilege and opens no socket.
+//! `stormdrill plan PLAYBOOK`: says what a run would do. Needs no privilege and opens no socket, but to resolve names of a playbook that has some.
 
 use std::io::{self, Write};
 use std::path::Path;
 
 use stormdrill_core::plan::host::HostFacts;
 use stormdrill_core::plan::{plan, text};
+use stormdrill_core::playbook::Playbook;
 
 use crate::diagnostic::{self, Style};
+use crate::fault::host;
 use crate::playbook_file::{self, Override};
 
 /// Exit code for a bad playbook or bad usage.
@@ -28,6 +30,7 @@ pub fn run(
 ) -> io::Result<u8> {
     match playbook_file::read(path, overrides) {
         Ok(playbook) => {
+            let facts = &with_names(facts, &playbook);
             out.write_all(text(&plan(&playbook, facts), facts).as_bytes())?;
             Ok(0)
         }
@@ -36,4 +39,10 @@ pub fn run(
             Ok(BAD_PLAYBOOK)
         }
     }
+}
+
+/// The facts, with what the host names of the playbook stand for.
+fn with_names(facts: &HostFacts, playbook: &Playbook) -> HostFacts {
+    let names = playbook.faults.iter().flat_map(|fault| fault.select.names());
+    names.fold(facts.clone(), |facts, name| facts.with_name(name, host::addresses(name).unwrap_or_default()))
 }

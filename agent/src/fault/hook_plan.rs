@@ -103,6 +103,7 @@ impl HookPlan {
             protocol: self.selection.protocol.unwrap_or(0).into(),
             link_header: self.link.link_header().unwrap_or(0),
             flow_threshold: self.selection.flows.map_or(0, |flows| flows.threshold),
+            own_ports: self.selection.own_ports,
             flow_seed: self.selection.flows.map_or(0, |flows| flows.seed),
             ..FaultRule::default()
         };

@@ -22,6 +22,7 @@ use super::namespace;
 use super::netlink::{Netlink, NetlinkError};
 use super::object::{Object, ObjectError};
 use super::qdisc::{self, Hooks, Qdisc};
+use super::tally::Tally;
 
 /// How long delayed packets may take to leave the ifb before it is deleted with them.
 const LONGEST_DRAIN: Duration = Duration::from_secs(3);
@@ -191,15 +192,31 @@ impl Installed {
     }
 
     /// What the classifier counted; nothing if another hook tells it.
-    pub(crate) fn stats(&self) -> Result<FaultStats, ObjectError> {
+    fn stats(&self) -> Result<FaultStats, ObjectError> {
         if self.is_second {
             return Ok(FaultStats::default());
         }
         self.object().stats()
     }
 
+    /// What was counted on this hook.
+    pub(crate) fn tally(&mut self) -> Result<Tally, InstallError> {
+        let stats = self.stats()?;
+        let mut tally = Tally { selected: stats.selected, hit: stats.hit, ..Tally::default() };
+        if let Some(netem) = self.netem()? {
+            (tally.dropped, tally.passed) = (netem.dropped, netem.passed);
+            tally.overflowed = self.overflowed()?;
+        }
+        Ok(tally)
+    }
+
+    /// Where it is.
+    pub(crate) const fn hook(&self) -> Hook {
+        self.record.place.hook
+    }
+
     /// Our netem's counters; `None` where there is none.
-    pub(crate) fn netem(&mut self) -> Result<Option<Qdisc>, NetlinkError> {
+    fn netem(&mut self) -> Result<Option<Qdisc>, NetlinkError> {
         match &self.ifb {
             None => Ok(None),
             Some(ifb) => Ok(qdisc::list(&mut self.netlink, ifb.index)?.into_iter().find(|qdisc| qdisc.handle == NETEM_HANDLE)),
@@ -207,7 +224,7 @@ impl Installed {
     }
 
     /// Packets that found no room in the ifb's queue, as the redirect saw it: what netem loses on purpose it reports as sent.
-    pub(crate) fn overflowed(&mut self) -> Result<u64, NetlinkError> {
+    fn overflowed(&mut self) -> Result<u64, NetlinkError> {
         if self.ifb.is_none() {
             return Ok(0);
         }

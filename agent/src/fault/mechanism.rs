@@ -18,10 +18,22 @@ use super::plane::FaultError;
 use super::selection::{Sight, threshold};
 use super::tbf::Tbf;
 
-/// Whether a fault belongs into the netem of others: the same packets, and none of its kind yet.
+/// Whether a fault and a group have a netem in common: the same packets on a hook of both.
 pub(crate) fn shares_netem(specs: &[FaultSpec], new: &FaultSpec) -> bool {
-    let can = |spec: &FaultSpec| spec.kind.is_of_packets();
-    can(new) && specs.iter().all(|spec| can(spec) && spec.selects_as(new) && spec.kind.as_str() != new.kind.as_str())
+    new.kind.is_of_packets() && specs.iter().any(|spec| spec.kind.is_of_packets() && spec.selects_as(new) && !is_again(spec, new))
+}
+
+/// The same kind on the same hook: one netem cannot do it twice.
+fn is_again(a: &FaultSpec, b: &FaultSpec) -> bool {
+    a.kind.as_str() == b.kind.as_str() && a.direction.meets(b.direction)
+}
+
+/// Whether a fault has packets on that hook.
+pub(crate) const fn is_on(spec: &FaultSpec, hook: Hook) -> bool {
+    match (spec.direction, hook) {
+        (Direction::Both, _) | (Direction::Egress, Hook::Egress) | (Direction::Ingress, Hook::Ingress) => true,
+        (Direction::Egress, Hook::Ingress) | (Direction::Ingress, Hook::Egress) => false,
+    }
 }
 
 /// The mechanism for a group, tried out in a scratch namespace.
@@ -101,7 +113,11 @@ fn require(fault: &'static str, capability: Capability) -> Result<(), FaultError
 ///
 /// # Errors
 /// When a distribution table cannot be read.
-pub(crate) fn carrier(specs: &[FaultSpec], backend: Backend, is_loopback: bool) -> Result<Carrier, FaultError> {
+pub(crate) fn carrier<'a>(
+    specs: impl IntoIterator<Item = &'a FaultSpec>,
+    backend: Backend,
+    is_loopback: bool,
+) -> Result<Carrier, FaultError> {
     let mut netem = Netem::default();
     for spec in specs {
         match (&spec.kind, backend) {
@@ -158,8 +174,15 @@ fn add(netem: &mut Netem, spec: &FaultSpec) -> Result<(), FaultError> {
     Ok(())
 }
 
-/// The hooks that a fault's packets pass on an interface.
-pub(crate) fn hooks_of(spec: &FaultSpec, edge: &EdgeSpec, is_loopback: bool) -> Vec<Hook> {
+/// The hooks that a group's packets pass on an interface.
+pub(crate) fn hooks_of(specs: &[FaultSpec], edge: &EdgeSpec, is_loopback: bool) -> Vec<Hook> {
+    if let [spec] = specs {
+        return hooks_of_one(spec, edge, is_loopback);
+    }
+    [Hook::Egress, Hook::Ingress].into_iter().filter(|hook| specs.iter().any(|spec| is_on(spec, *hook))).collect()
+}
+
+fn hooks_of_one(spec: &FaultSpec, edge: &EdgeSpec, is_loopback: bool) -> Vec<Hook> {
     match (&spec.kind, spec.direction) {
         // Answers come in from a peer elsewhere. From a server on this host they go out: of loopback, or to its caller.
         (FaultKind::HttpStatus { .. }, _) if edge.role == Role::Downstream && !is_loopback => vec![Hook::Ingress],

@@ -96,6 +96,17 @@ fn container(root: &Path, id: &str) -> Result<PathBuf, MembersError> {
     }
 }
 
+/// A process of a container.
+///
+/// # Errors
+/// When no running process is in a cgroup that bears the id.
+pub(crate) fn process_of(id: &str) -> Result<u32, MembersError> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_in = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|table| names_container(&table, id));
+    pids.find(is_in).ok_or_else(|| MembersError::NoContainer { id: id.to_owned() })
+}
+
 /// The topmost directories that bear the id.
 fn below(directory: &Path, id: &str, depth: u8, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {

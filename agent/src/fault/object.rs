@@ -35,6 +35,9 @@ pub(crate) enum Program {
     Refuse,
 }
 
+/// Addresses of which each CPU knows what the prefixes say, a power of two that the programs know.
+const KNOWN: u32 = 1024;
+
 /// Learns a cgroup's connections from what its sockets send, for a program on the other hook.
 const LEARN: &str = "sd_learn";
 /// Connections of a cgroup that are remembered.
@@ -151,6 +154,8 @@ impl Object {
         let mut ebpf = EbpfLoader::new()
             .map_max_entries("ADDRESSES", u32::try_from(prefixes.len()).unwrap_or(u32::MAX).max(1))
             .map_max_entries("PEERS", u32::try_from(peers.len()).unwrap_or(u32::MAX).max(1))
+            .map_max_entries("KNOWN_ADDRESSES", if prefixes.is_empty() { 1 } else { KNOWN })
+            .map_max_entries("KNOWN_PEERS", if peers.is_empty() { 1 } else { KNOWN })
             .map_max_entries("EXCHANGES", exchanges)
             .map_max_entries("MEMBERS", if selection.members == Some(Sight::Answered) { MEMBERS } else { 1 })
             .load(OBJECT)

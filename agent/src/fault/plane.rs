@@ -19,14 +19,17 @@ use crate::clock::monotonic_ns;
 use super::capability::Refusal;
 use super::connect::{Connect, ConnectError, ConnectPlan};
 use super::distribution_file::TableError;
+use super::elsewhere::{ElsewhereError, Site};
 use super::hook_plan::{Carrier, HookPlan};
+use super::host::{self, HostError};
 use super::install::{InstallError, Installed};
 use super::interface::{self, InterfaceError};
-use super::mechanism::{backend, carrier, hooks_of, other_hook, shares_netem, sight};
+use super::mechanism::{backend, carrier, hooks_of, is_on, other_hook, shares_netem, sight};
 use super::members::{self, MembersError};
 use super::netlink::{Netlink, NetlinkError};
 use super::object::ObjectError;
 use super::selection::{Selection, threshold};
+use super::tally::Tally;
 
 /// How often a fault must be renewed; its lease lasts three times as long.
 pub const RENEW_EVERY: Duration = Duration::from_secs(1);
@@ -85,6 +88,12 @@ pub enum FaultError {
     /// A delay's distribution table.
     #[error(transparent)]
     Table(#[from] TableError),
+    /// Another network namespace cannot be entered.
+    #[error(transparent)]
+    Elsewhere(#[from] ElsewhereError),
+    /// A host name in the selection.
+    #[error(transparent)]
+    Host(#[from] HostError),
     /// The cgroup, container or process cannot be found.
     #[error(transparent)]
     Members(#[from] MembersError),
@@ -100,6 +109,7 @@ pub enum FaultError {
 #[derive(Debug, Clone)]
 pub struct Plane {
     state_dir: PathBuf,
+    spared_ports: Vec<u16>,
 }
 
 /// Faults that can be applied: several on one selection share one netem.
@@ -109,6 +119,7 @@ pub struct Prepared {
     backend: Backend,
     hooks: Vec<HookPlan>,
     connect: Option<ConnectPlan>,
+    site: Site,
     state_dir: PathBuf,
 }
 
@@ -135,7 +146,14 @@ impl Plane {
     /// A plane with its journals in that directory, which is made when it is needed.
     #[must_use]
     pub fn new(state_dir: impl Into<PathBuf>) -> Self {
-        Self { state_dir: state_dir.into() }
+        Self { state_dir: state_dir.into(), spared_ports: Vec::new() }
+    }
+
+    /// The same plane, whose faults spare these TCP ports at either end, like SSH's, unless management traffic is included.
+    #[must_use]
+    pub fn sparing(mut self, ports: Vec<u16>) -> Self {
+        self.spared_ports = ports;
+        self
     }
 
     /// Finds interfaces and backends for a drill's faults, each with the edge that it is aimed at. Changes nothing.
@@ -145,12 +163,21 @@ impl Plane {
     pub fn prepare_blocking(&self, faults: &[(FaultSpec, EdgeSpec)]) -> Result<Vec<Prepared>, FaultError> {
         let mut groups: Vec<(Vec<FaultSpec>, &EdgeSpec)> = Vec::new();
         for (spec, edge) in faults {
-            match groups.iter_mut().find(|(specs, _)| shares_netem(specs, spec)) {
-                Some((specs, _)) => specs.push(spec.clone()),
-                None => groups.push((vec![spec.clone()], edge)),
+            // One in both directions may join what is in one direction each.
+            let (mut joined, mut others) = (Vec::new(), Vec::new());
+            for (specs, edge) in groups {
+                if shares_netem(&specs, spec) { joined.extend(specs) } else { others.push((specs, edge)) }
             }
+            joined.push(spec.clone());
+            others.push((joined, edge));
+            groups = others;
         }
-        groups.into_iter().map(|(specs, edge)| self.prepare_group(specs, edge)).collect()
+        let prepared = groups.into_iter().map(|(specs, edge)| {
+            let site = Site::open(specs.first().and_then(|spec| spec.netns.as_ref()))?;
+            let prepared = site.inside(|| self.prepare_group(specs, edge))??;
+            Ok(Prepared { site, ..prepared })
+        });
+        prepared.collect()
     }
 
     /// [`Plane::prepare_blocking`] on a blocking thread of the runtime.
@@ -171,10 +198,11 @@ impl Plane {
         {
             return Err(FaultError::Status { status });
         }
+        let select = host::resolved(&first.select, edge)?;
         if let FaultKind::Refuse { share } = first.kind {
             let cgroup = first.select.members.as_ref().map(|members| members::directory(members, &self.state_dir)).transpose()?;
-            let connect = Some(ConnectPlan::new(edge, &first.select, threshold(share), cgroup));
-            return Ok(Prepared { specs, backend: Backend::CgroupConnect, hooks: Vec::new(), connect, state_dir: self.state_dir.clone() });
+            let connect = Some(ConnectPlan::new(edge, &select, threshold(share), cgroup));
+            return Ok(Prepared { specs, backend: Backend::CgroupConnect, hooks: Vec::new(), connect, site: Site::default(), state_dir: self.state_dir.clone() });
         }
         let links = interface::resolve(&mut Netlink::open().map_err(InterfaceError::from)?, edge, first.interface.as_deref())?;
         let backend = backend(&specs)?;
@@ -183,20 +211,22 @@ impl Plane {
         let flow_seed = RandomState::new().build_hasher().finish();
         let mut hooks = Vec::new();
         for (link, why) in links {
-            let carrier = carrier(&specs, backend, link.is_loopback)?;
-            for hook in hooks_of(first, edge, link.is_loopback) {
+            for hook in hooks_of(&specs, edge, link.is_loopback) {
+                // Alone, a fault is on all of its hooks; http_status's are not its direction's.
+                let here = specs.iter().filter(|spec| specs.len() == 1 || is_on(spec, hook));
+                let carrier = carrier(here, backend, link.is_loopback)?;
                 let selection = match first.kind {
                     FaultKind::HttpStatus { .. } => Selection::of_answers(edge),
                     _ => Selection::of_edge(edge, hook),
                 };
                 let sight = sight(first, edge, hook);
-                let selection = selection.narrowed(&first.select).of_flows(first.select.flows, flow_seed).of_members(sight);
+                let selection = selection.narrowed(&select).of_flows(select.flows, flow_seed).of_members(sight).sparing(&self.spared_ports);
                 let also = other_hook(first, hook, sight, link.is_loopback);
-                let (link, carrier, cgroup, why) = (link.clone(), carrier.clone(), cgroup.clone(), why.clone());
+                let (link, cgroup, why) = (link.clone(), cgroup.clone(), why.clone());
                 hooks.push(HookPlan { link, hook, also, selection, carrier, cgroup, why });
             }
         }
-        Ok(Prepared { specs, backend, hooks, connect: None, state_dir: self.state_dir.clone() })
+        Ok(Prepared { specs, backend, hooks, connect: None, site: Site::default(), state_dir: self.state_dir.clone() })
     }
 }
 
@@ -242,7 +272,7 @@ impl Prepared {
     pub fn apply_blocking(self) -> Result<Applied, FaultError> {
         let mut hooks = Vec::new();
         for plan in &self.hooks {
-            hooks.extend(Installed::build(&self.state_dir, plan)?);
+            hooks.extend(self.site.inside(|| Installed::build(&self.state_dir, plan))??);
         }
         let connect = self.connect.map(|plan| Connect::attach(&plan, &self.state_dir)).transpose()?;
         let mut applied = Applied { specs: self.specs, backend: self.backend, hooks, connect, applied_ns: 0 };
@@ -312,38 +342,21 @@ impl Applied {
     /// # Errors
     /// When the counters cannot be read.
     pub fn counts(&mut self) -> Result<Vec<FaultCounts>, FaultError> {
-        let (mut selected, mut hit, mut dropped, mut passed, mut overflowed) = (0, 0, 0, 0, 0);
-        for hook in &mut self.hooks {
-            let stats = hook.stats()?;
-            selected += stats.selected;
-            hit += stats.hit;
-            if let Some(netem) = hook.netem()? {
-                dropped += netem.dropped;
-                passed += netem.passed;
-                overflowed += hook.overflowed()?;
+        let mut tallies = vec![Tally::default(); self.specs.len()];
+        for installed in &mut self.hooks {
+            let tally = installed.tally()?;
+            for (spec, total) in self.specs.iter().zip(&mut tallies) {
+                // Alone, a fault is on all of its hooks; with others, each has the counts of its own.
+                if self.specs.len() == 1 || is_on(spec, installed.hook()) {
+                    *total += tally;
+                }
             }
         }
-        if let Some(connect) = &mut self.connect {
+        if let (Some(connect), Some(total)) = (&mut self.connect, tallies.first_mut()) {
             let stats = connect.stats()?;
-            selected += stats.selected;
-            hit += stats.hit;
+            *total += Tally { selected: stats.selected, hit: stats.hit, ..Tally::default() };
         }
-        Ok(self
-            .specs
-            .iter()
-            .map(|spec| {
-                let hit = match (&spec.kind, self.backend) {
-                    (_, Backend::EbpfDrop | Backend::EbpfHttpStatus | Backend::CgroupConnect) => hit,
-                    (FaultKind::Loss { .. } | FaultKind::LossModel(_) | FaultKind::Partition, _) => dropped.saturating_sub(overflowed),
-                    // What came out and never went in.
-                    (FaultKind::Duplicate { .. }, _) => (passed + dropped).saturating_sub(selected),
-                    // Nothing tells which packets these hit: all had their chance.
-                    (FaultKind::Corrupt { share, .. } | FaultKind::Reorder { share, .. }, _) if *share == 0.0 => 0,
-                    _ => passed,
-                };
-                FaultCounts { selected, hit, overflowed }
-            })
-            .collect())
+        Ok(self.specs.iter().zip(tallies).map(|(spec, tally)| tally.of(spec, self.backend)).collect())
     }
 
     /// Ends the faults, waits until what they delayed has left, takes everything out and reads back that it is gone.

@@ -46,6 +46,8 @@ pub struct Selection {
     pub members: Option<Sight>,
     /// Only a share of the connections.
     pub flows: Option<FlowShare>,
+    /// TCP ports of this process, spared at either end with the other management traffic; 0 for none.
+    pub own_ports: [u16; 4],
 }
 
 /// Where the sockets of a cgroup are seen: a packet that arrives has none yet.
@@ -97,6 +99,7 @@ impl Selection {
             spared_peers: Vec::new(),
             members: None,
             flows: None,
+            own_ports: [0; 4],
         }
     }
 
@@ -122,6 +125,15 @@ impl Selection {
     #[must_use]
     pub fn of_flows(mut self, threshold: Option<u64>, seed: u64) -> Self {
         self.flows = threshold.map(|threshold| FlowShare { threshold, seed });
+        self
+    }
+
+    /// The same packets, but for those of this process's own listeners.
+    #[must_use]
+    pub fn sparing(mut self, ports: &[u16]) -> Self {
+        for (own, port) in self.own_ports.iter_mut().zip(ports) {
+            *own = *port;
+        }
         self
     }
 

@@ -80,7 +80,8 @@ pub(super) fn attach(config: &ProbeConfig<'_>) -> Result<Probe, ProbeError> {
     let rules = rules::of_edges(config.edges)?;
     raise_memlock();
     let cgroup = File::open(&config.cgroup).map_err(|source| ProbeError::Cgroup { cgroup: config.cgroup.clone(), source })?;
-    let mut object = EbpfLoader::new().map_max_entries("EVENTS", config.ring_bytes).map_max_entries("EARLY", cpus()).load(OBJECT).map_err(refused)?;
+    let mut object =
+        EbpfLoader::new().map_max_entries("EVENTS", config.ring_bytes).map_max_entries("EARLY", cpus()).load(OBJECT).map_err(refused)?;
 
     let count = u32::try_from(config.edges.len()).unwrap_or(u32::MAX);
     let events = if config.events { Settings::EVENTS } else { 0 };

@@ -5,12 +5,15 @@
 //! neither stays unknown.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt as _;
 
 use aya::maps::{HashMap, MapData};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddr};
+use nix::sched::{CloneFlags, setns};
 use stormdrill_core::edge::EdgeSpec;
 use stormdrill_core::report::json::connection::Kernel;
 use stormdrill_wire::abi::{Rules, role};
@@ -22,8 +25,49 @@ const LISTEN: u8 = 10;
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 
-/// Enters the role of every open connection of this network namespace, by its cookie.
+/// Enters the role of every open connection of every network namespace, by its cookie.
+///
+/// Another namespace is entered by a thread made for it, so that this one stays where it is. One that cannot be entered, or ends
+/// meanwhile, is left out: its connections are counted as unknown.
 pub(super) fn list(found: &mut HashMap<MapData, u64, u32>, rules: &Rules, count: u32) -> Result<(), ProbeError> {
+    list_here(found, rules, count)?;
+    let others = other_namespaces();
+    if others.is_empty() {
+        return Ok(());
+    }
+    std::thread::scope(|scope| {
+        let worker = std::thread::Builder::new().name("sock-diag".to_owned()).spawn_scoped(scope, move || {
+            for namespace in others {
+                if setns(&namespace, CloneFlags::CLONE_NEWNET).is_ok() {
+                    let _ = list_here(found, rules, count);
+                }
+            }
+        });
+        worker.map_err(ProbeError::Sockets).map(drop)
+    })
+}
+
+/// The network namespaces of all processes but this thread's, and those that `ip netns` keeps, each once.
+fn other_namespaces() -> Vec<File> {
+    let mut known = HashSet::new();
+    let own = std::fs::metadata("/proc/thread-self/ns/net").map(|own| own.ino());
+    known.extend(own);
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let of_processes = processes.filter(|entry| entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()));
+    let kept = std::fs::read_dir("/run/netns").into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut namespaces = Vec::new();
+    for path in of_processes.map(|entry| entry.path().join("ns/net")).chain(kept) {
+        // A process may have ended, and may not be ours to look at.
+        let Ok(metadata) = std::fs::metadata(&path) else { continue };
+        if known.insert(metadata.ino()) {
+            namespaces.extend(File::open(path));
+        }
+    }
+    namespaces
+}
+
+/// Enters the role of every open connection of this thread's network namespace.
+fn list_here(found: &mut HashMap<MapData, u64, u32>, rules: &Rules, count: u32) -> Result<(), ProbeError> {
     let mut sockets = dump(AF_INET).map_err(ProbeError::Sockets)?;
     sockets.extend(dump(AF_INET6).map_err(ProbeError::Sockets)?);
     let handed_out = ephemeral_ports();

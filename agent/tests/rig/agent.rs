@@ -91,7 +91,13 @@ impl Agent {
 
     /// Starts to observe edges, each given as on the command line, and returns when it counts.
     pub(crate) fn observe(&self, ingress: &[String], downstream: &[String]) -> Observation {
+        self.observe_with(ingress, downstream, &[])
+    }
+
+    /// The same with further arguments.
+    pub(crate) fn observe_with(&self, ingress: &[String], downstream: &[String], arguments: &[&str]) -> Observation {
         let mut command = self.command(&["observe"]);
+        command.args(arguments);
         for edge in ingress {
             command.arg("--ingress").arg(edge);
         }

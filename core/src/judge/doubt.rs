@@ -1,13 +1,15 @@
 //! The questions that come before any number, and may overrule it: was it measured right, and was anything tested?
 
+use crate::edge::EdgeSpec;
 use crate::expectation::Metric;
 use crate::judge::health::{self, Basis};
-use crate::judge::{Evidence, Verdict, effect};
+use crate::judge::{Evidence, Verdict, effect, hidden};
 use crate::window::{PhaseName, Window};
 
 /// The verdict and the reason that remain of those given.
 pub(crate) fn overrule(
     metric: Metric,
+    edge: &EdgeSpec,
     phase: PhaseName,
     used: &[&Window],
     evidence: &Evidence<'_>,
@@ -46,6 +48,7 @@ pub(crate) fn overrule(
     }
     let doubts = [
         (Verdict::Invalid, health::overloaded(evidence.load)),
+        (Verdict::Invalid, hidden::behind_the_socket(metric, phase, edge, evidence)),
         (Verdict::Vacuous, if phase == PhaseName::Baseline { None } else { effect::untested(metric, evidence) }),
     ];
     let Some((doubted, doubt)) = doubts.into_iter().find_map(|(verdict, doubt)| Some((verdict, doubt?))) else {

@@ -94,7 +94,7 @@ fn judge_edge(expectation: &Expectation, edge: usize, evidence: &Evidence<'_>) -
     let scene = Scene { edges: evidence.edges, edge, judged: &judged, baseline: &baseline, all: evidence.windows, phase: phase.as_str() };
     let (outcome, limit, unit, excess) = hold_against(expectation, scene, evidence);
     let used = windows_used(expectation, scene);
-    let (verdict, reason) = doubt::overrule(expectation.metric, phase, &used, evidence, outcome.verdict, outcome.reason);
+    let (verdict, reason) = doubt::overrule(expectation.metric, &evidence.edges[edge], phase, &used, evidence, outcome.verdict, outcome.reason);
     Ranked {
         judgement: Judgement {
             text: expectation.text.clone(),

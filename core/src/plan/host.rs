@@ -1,11 +1,14 @@
 //! What a host can do, as far as somebody looked. The plan itself looks at nothing.
 
+use std::net::IpAddr;
+
 /// What is known of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HostFacts {
     /// The running kernel's release, as `uname -r` prints it.
     pub kernel: Option<String>,
     known: Vec<(Feature, bool)>,
+    names: Vec<(String, Vec<IpAddr>)>,
 }
 
 impl HostFacts {
@@ -15,6 +18,20 @@ impl HostFacts {
         self.known.retain(|(known, _)| *known != feature);
         self.known.push((feature, present));
         self
+    }
+
+    /// Adds what a host name stands for; nothing if it could not be resolved.
+    #[must_use]
+    pub fn with_name(mut self, name: &str, addresses: Vec<IpAddr>) -> Self {
+        self.names.retain(|(known, _)| known != name);
+        self.names.push((name.to_owned(), addresses));
+        self
+    }
+
+    /// What a host name stands for; `None` if nobody asked.
+    #[must_use]
+    pub fn addresses(&self, name: &str) -> Option<&[IpAddr]> {
+        self.names.iter().find(|(known, _)| known == name).map(|(_, addresses)| addresses.as_slice())
     }
 
     /// Whether the host has a feature.

@@ -1,12 +1,19 @@
 //! Side effects of a fault that a reader may not expect.
 
+use crate::edge::{EdgeSpec, Role};
 use crate::fault::model::{LossModel, correlated_share};
-use crate::fault::{Backend, FaultKind, FaultSpec, Requests};
+use crate::fault::{Backend, FaultKind, FaultSpec, HTTP2_STATUSES, Requests};
 use crate::units::share;
 
 /// The notes of one fault.
-pub(super) fn of(spec: &FaultSpec, backend: Backend) -> Vec<String> {
+pub(super) fn of(spec: &FaultSpec, edge: Option<&EdgeSpec>, backend: Backend) -> Vec<String> {
     let mut notes = Vec::new();
+    if let Some(edge) = edge.filter(|edge| edge.role == Role::Ingress) {
+        notes.push(format!(
+            "{0}'s own success, goodput and latency do not show it, and are not judged: the callers are beyond it; judge it at their edge",
+            edge.name
+        ));
+    }
     match &spec.kind {
         FaultKind::Delay { jitter, .. } if !jitter.is_zero() => {
             notes.push("jitter lets packets overtake each other; TCP may send some again, which are no retries".to_owned());
@@ -48,14 +55,11 @@ pub(super) fn of(spec: &FaultSpec, backend: Backend) -> Vec<String> {
     notes
 }
 
-/// Codes that can be written over an HTTP/2 answer's: those that are one byte on the wire, of answers that may have a body.
-const HTTP2: [u16; 5] = [200, 206, 400, 404, 500];
-
 /// What becomes of HTTP/2.
 fn http2(status: u16, requests: &Requests) -> String {
     if !requests.is_all() {
         "HTTP/2 answers are left alone: their requests are compressed, and not read for method and path".to_owned()
-    } else if HTTP2.contains(&status) {
+    } else if HTTP2_STATUSES.contains(&status) {
         "HTTP/2 answers with status 200, 206, 400, 404 or 500 too".to_owned()
     } else {
         "HTTP/2 answers are left alone: they can only be given 200, 206, 400, 404 or 500".to_owned()

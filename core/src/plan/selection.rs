@@ -1,14 +1,15 @@
 //! Which packets a fault selects, in words.
 
-use crate::edge::{EdgeSpec, Role};
+use super::host::HostFacts;
+use crate::edge::{Cidr, EdgeSpec, Role};
 use crate::fault::{Direction, FaultKind, FaultSpec, Members, Transport};
 use crate::units::share;
 
 /// "TCP packets that leave for 10.2.0.0/16, port 6379".
-pub(super) fn words(spec: &FaultSpec, edge: &EdgeSpec) -> String {
+pub(super) fn words(spec: &FaultSpec, edge: &EdgeSpec, facts: &HostFacts) -> String {
     let what = what(spec, edge);
-    let end = end(spec, edge);
-    let spared = format!("{}{}", narrowed(spec), spared(spec));
+    let end = end(spec, edge, facts);
+    let spared = format!("{}{}", narrowed(spec), spared(spec, facts));
     if matches!(spec.kind, FaultKind::Refuse { .. }) {
         return format!("{what} to {end}{spared}");
     }
@@ -71,8 +72,8 @@ fn share_of(flows: u64) -> f64 {
 }
 
 /// What is left alone beyond the rule, in words; empty if nothing is.
-fn spared(spec: &FaultSpec) -> String {
-    let networks = spec.select.exclude_addresses.iter().map(ToString::to_string);
+fn spared(spec: &FaultSpec, facts: &HostFacts) -> String {
+    let networks = named(&spec.select.exclude_addresses, &spec.select.exclude_hosts, facts).into_iter();
     let ports = spec.select.exclude_ports.iter().map(|ports| port(&ports.to_string()));
     let peers = spec.select.exclude_peers.iter().map(|peer| format!("callers in {peer}"));
     let all: Vec<String> = networks.chain(ports).chain(peers).collect();
@@ -80,14 +81,24 @@ fn spared(spec: &FaultSpec) -> String {
     if all.is_empty() { management.to_owned() } else { format!(", but not {}{management}", all.join(", ")) }
 }
 
+/// Networks, and host names with what they stand for.
+fn named(networks: &[Cidr], hosts: &[String], facts: &HostFacts) -> Vec<String> {
+    let host = |host: &String| match facts.addresses(host) {
+        None => host.clone(),
+        Some([]) => format!("{host} (which cannot be resolved)"),
+        Some(addresses) => format!("{host} ({})", addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+    };
+    networks.iter().map(ToString::to_string).chain(hosts.iter().map(host)).collect()
+}
+
 /// The edge's end of a connection: the peer's of a downstream edge, this host's of an ingress edge.
-fn end(spec: &FaultSpec, edge: &EdgeSpec) -> String {
+fn end(spec: &FaultSpec, edge: &EdgeSpec, facts: &HostFacts) -> String {
     let whose = match edge.role {
         Role::Downstream => "",
         Role::Ingress => "this host's ",
     };
     let listed = |parts: Vec<String>| (!parts.is_empty()).then(|| parts.join(", "));
-    let address = listed(spec.select.addresses.iter().map(ToString::to_string).collect());
+    let address = listed(named(&spec.select.addresses, &spec.select.hosts, facts));
     let address = address.or_else(|| edge.address.map(|address| address.to_string()));
     let ports = listed(spec.select.ports.iter().map(ToString::to_string).collect());
     let ports = ports.or_else(|| edge.ports.map(|ports| ports.to_string()));

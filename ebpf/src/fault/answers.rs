@@ -7,17 +7,23 @@ use aya_ebpf::EbpfContext as _;
 use aya_ebpf::bindings::__sk_buff;
 use aya_ebpf::helpers::bpf_skb_load_bytes;
 use aya_ebpf::programs::TcContext;
-use stormdrill_wire::conn::{Head, side};
-use stormdrill_wire::fault::exchange::{ANSWERS, Exchange};
+use stormdrill_wire::abi::kind;
+use stormdrill_wire::conn::{Book, side};
+use stormdrill_wire::fault::exchange::{ANSWERS, Chosen, Exchange};
 use stormdrill_wire::fault::http2::{self, FRAME_HEADER, Next};
 use stormdrill_wire::fault::request::{PATH, target_at};
+<<<<<<< HEAD
+use stormdrill_wire::fault::{AddressKey, FaultRule, FaultStats, STATUS_AT, draw, is_rewritable, mix};
+=======
 use stormdrill_wire::fault::{FaultRule, FaultStats, STATUS_AT, draw, is_rewritable};
-use stormdrill_wire::flow::{self, AT_MARK, Flow};
-use stormdrill_wire::http1::{Body, Machine};
-use stormdrill_wire::read::{self, Piece, Rest, Run, Sink};
+>>>>>>> proto
+use stormdrill_wire::flow::Flow;
+use stormdrill_wire::http1::Machine;
+use stormdrill_wire::read::{self, Run, Sink};
+use stormdrill_wire::recogniser::{Note, Piece};
 
 use crate::maps;
-use crate::packet::TCP;
+use crate::packet::{Packet, TCP};
 use crate::rewrite;
 use crate::segment::{self, Bytes, SYN, Segment, within};
 use crate::select::{self, Way};
@@ -89,9 +95,9 @@ pub fn see(ctx: &TcContext) {
         return;
     }
     let (side, flow) = if select::matches(ctx, packet, selected.rule, Way::Along) {
-        (side::RESPONSE, select::flow(packet, true))
+        (side::RESPONSE, flow(packet, Way::Along))
     } else if select::matches(ctx, packet, selected.rule, Way::Back) {
-        (side::REQUEST, select::flow(packet, false))
+        (side::REQUEST, flow(packet, Way::Back))
     } else {
         return;
     };
@@ -127,8 +133,8 @@ pub fn read(ctx: &TcContext) {
         unsafe { maps::NEXT.tail_call(ctx, FRAMES) };
         return;
     }
-    let bytes = Bytes { skb: ctx.as_ptr().cast(), payload: place.segment.payload, chunk, token: place.flow << 1 | u64::from(place.side) };
-    let mut job = Job { bytes, saved: Machine::requests(), watch };
+    let bytes = Bytes { skb: ctx.as_ptr().cast(), payload: place.segment.payload, seq: place.segment.seq, chunk, token: place.flow << 1 | u64::from(place.side) };
+    let mut job = Job { bytes, in_hole: false, watch };
     let again = job.read();
     job.watch.act_on_found();
     job.watch.go_on(ctx, if again { READ } else { DONE });
@@ -193,7 +199,7 @@ fn watch(ctx: &TcContext) -> Option<(Place, Watch)> {
 /// A segment that is being read.
 struct Job {
     bytes: Bytes,
-    saved: Machine,
+    in_hole: bool,
     watch: Watch,
 }
 
@@ -217,23 +223,36 @@ impl Job {
         // SAFETY: a value of the map, which stays readable and writable for the run of the program even if it is evicted. Fields are reached
         // one at a time, so that no two references overlap.
         unsafe {
-            let book = &raw mut (*exchange).conn.book;
-            let flow = (&raw mut (*exchange).conn.flows).cast::<Flow>().add(self.watch.side & 1);
-            if (*book).opaque != 0 {
-                (*flow).machines[0].make_opaque();
-            }
-            let (place, _) = (*flow).place(segment.seq, segment.len);
-            if let flow::Place::Old = place {
+            let side = self.watch.side & 1;
+            let chosen = (*exchange).choose(side, segment.seq, segment.len);
+            if let Chosen::Nothing = chosen {
                 return false;
             }
-            read::begin(&mut *flow);
+            self.in_hole = matches!(chosen, Chosen::InHole);
+            let (flow, book) = self.parts();
+            read::begin::<Machine>(flow, book, side);
             #[expect(clippy::never_loop, reason = "the way to leave a sequence early")]
             loop {
                 steps!(step(self); 1 2 3);
                 break;
             }
             end(self);
-            matches!(read::finish(&mut *flow, segment.seq, segment.len).0, Rest::Again)
+            let mark = self.parts().0.mark;
+            if self.in_hole {
+                (*exchange).merge(side);
+            }
+            mark != segment.seq.wrapping_add(segment.len)
+        }
+    }
+
+    /// The flow that is read, and the book.
+    #[inline(always)]
+    fn parts(&mut self) -> (&mut Flow, &mut Book) {
+        // SAFETY: as in `read`; the two lie apart.
+        unsafe {
+            let (exchange, side) = (self.watch.exchange, self.watch.side & 1);
+            let flows = if self.in_hole { &raw mut (*exchange).holes } else { &raw mut (*exchange).conn.flows };
+            (&mut *flows.cast::<Flow>().add(side), &mut (*exchange).conn.book)
         }
     }
 }
@@ -241,18 +260,22 @@ impl Job {
 /// One step; false at the end.
 #[inline(never)]
 fn step(job: &mut Job) -> bool {
-    // SAFETY: as in `Job::read`; the job holds no other reference to the flow.
-    let flow = unsafe { &mut (*job.watch.exchange).conn.flows[job.watch.side & 1] };
-    let goes_on = Run::new(flow, &mut job.saved, job.watch.segment.seq).step(&mut job.bytes, &mut job.watch);
+    let side = job.watch.side & 1;
+    let (flow, book) = job.parts();
+    // SAFETY: they lie in the exchange, apart from the job.
+    let (flow, book) = unsafe { (&mut *core::ptr::from_mut(flow), &mut *core::ptr::from_mut(book)) };
+    let goes_on = Run::<Machine>::new(flow, book, side).step(&mut job.bytes, &mut job.watch);
     // SAFETY: this CPU's entry.
     goes_on && unsafe { core::ptr::read_volatile(&raw const (*job.watch.place).found.is_there) } == 0
 }
 
 #[inline(never)]
 fn end(job: &mut Job) {
+    let side = job.watch.side & 1;
+    let (flow, book) = job.parts();
     // SAFETY: as above.
-    let flow = unsafe { &mut (*job.watch.exchange).conn.flows[job.watch.side & 1] };
-    Run::new(flow, &mut job.saved, job.watch.segment.seq).end(&mut job.bytes, &mut job.watch);
+    let (flow, book) = unsafe { (&mut *core::ptr::from_mut(flow), &mut *core::ptr::from_mut(book)) };
+    Run::<Machine>::new(flow, book, side).end(&mut job.bytes, &mut job.watch);
 }
 
 /// One step through an HTTP/2 segment; false at the end.
@@ -363,7 +386,7 @@ impl Watch {
     fn find(&self, index: u32, status: u16, piece: Piece) {
         if piece.offset == 0 {
             // SAFETY: this CPU's entry. Volatile, so that the verifier forgets what was written.
-            unsafe { core::ptr::write_volatile(&raw mut (*self.place).found, Found { is_there: 1, index, status: status.into(), at: piece.from }) };
+            unsafe { core::ptr::write_volatile(&raw mut (*self.place).found, Found { is_there: 1, index, status: status.into(), at: piece.from.wrapping_sub(self.segment.seq) }) };
         }
     }
 
@@ -393,8 +416,7 @@ impl Watch {
     fn give_up(&self) {
         // SAFETY: as in `Job::read`.
         let flow = unsafe { &mut (*self.exchange).conn.flows[self.side & 1] };
-        flow.machines[AT_MARK].lose();
-        flow.marks[AT_MARK] = self.segment.seq.wrapping_add(self.segment.len);
+        flow.give_up(self.segment.seq.wrapping_add(self.segment.len));
     }
 
     #[inline(always)]
@@ -434,26 +456,9 @@ impl Watch {
 
 impl Sink for Watch {
     #[inline(always)]
-    fn complete(&mut self, machine: &Machine) -> (Option<Head>, Body) {
-        // SAFETY: as above, apart from the machine's flow.
-        unsafe { (*self.exchange).conn.book.complete(self.side, machine) }
-    }
-
-    #[inline(always)]
-    fn head(&mut self, head: Head, piece: Piece, _declared: u64) {
-        if !head.orphan {
-            self.find(head.index, head.status, piece);
-        }
-    }
-
-    #[inline(always)]
-    fn part(&mut self, machine: &Machine, piece: Piece) {
-        // SAFETY: as above.
-        let (requests, responses) = unsafe { ((*self.exchange).conn.book.request_count, (*self.exchange).conn.book.response_count) };
-        if self.side == side::REQUEST {
-            self.find(requests, 0, piece);
-        } else if machine.status_known() && responses != requests {
-            self.find(responses, machine.status(), piece);
+    fn note(&mut self, note: &Note, piece: Piece) {
+        if note.kind == kind::REQUEST || note.kind == kind::RESPONSE {
+            self.find(note.index, note.status, piece);
         }
     }
 
@@ -468,4 +473,20 @@ fn load8(skb: *mut __sk_buff, offset: u32) -> Option<u64> {
     // SAFETY: the helper writes eight bytes, or fails.
     let result = unsafe { bpf_skb_load_bytes(skb.cast(), offset, (&raw mut word).cast(), 8) };
     if result == 0 { Some(u64::from_be(word)) } else { None }
+}
+
+/// One number for the connection, the same from both directions: the end that answers comes first.
+#[inline(always)]
+fn flow(packet: &Packet, way: Way) -> u64 {
+    let (from, to, from_port, to_port) = match way {
+        Way::Along => (&packet.source, &packet.destination, packet.source_port, packet.destination_port),
+        Way::Back => (&packet.destination, &packet.source, packet.destination_port, packet.source_port),
+    };
+    mix(address(address(0, from), to), u64::from(from_port) << 16 | u64::from(to_port))
+}
+
+#[inline(always)]
+fn address(state: u64, key: &AddressKey) -> u64 {
+    let [_, a, b, c, d] = *key;
+    mix(mix(state, u64::from(a) << 32 | u64::from(b)), u64::from(c) << 32 | u64::from(d))
 }

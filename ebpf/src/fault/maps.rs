@@ -7,10 +7,13 @@ use aya_ebpf::maps::{Array, CgroupArray, LruHashMap, PerCpuArray, ProgramArray};
 use aya_ebpf::programs::TcContext;
 use stormdrill_wire::fault::exchange::Exchange;
 use stormdrill_wire::fault::request::RequestRule;
-use stormdrill_wire::fault::{AddressKey, FaultRule, FaultStats, KEY_BITS, PORT_WORDS};
+use stormdrill_wire::fault::{AddressKey, FaultRule, FaultStats, KEY_BITS, PORT_WORDS, mix};
 
 use crate::answers::Place;
 use crate::segment::Chunk;
+
+/// Addresses of which it is known what the trie says, a power of two.
+const CACHE: u32 = 1024;
 
 /// Make an entry, do not replace one.
 const BPF_NOEXIST: u64 = 1;
@@ -33,6 +36,15 @@ static ADDRESSES: LpmTrie<AddressKey, u8> = LpmTrie::with_max_entries(1, 0);
 /// Prefixes of the other end's address.
 #[map]
 static PEERS: LpmTrie<AddressKey, u8> = LpmTrie::with_max_entries(1, 0);
+
+/// What the tries said of the addresses that were met last: looking one up takes the longer, the more prefixes there are. They never change
+/// once the filter is in place. A place holds one address; the agent sizes it to [`CACHE`], or to nothing where there are no prefixes.
+#[map]
+static KNOWN_ADDRESSES: PerCpuArray<Known> = PerCpuArray::with_max_entries(CACHE, 0);
+
+/// The same of the other end.
+#[map]
+static KNOWN_PEERS: PerCpuArray<Known> = PerCpuArray::with_max_entries(CACHE, 0);
 
 /// The cgroup whose sockets' packets are selected, with its descendants.
 #[map]
@@ -101,10 +113,42 @@ pub fn address(address: &AddressKey) -> Option<u8> {
     look_up(&ADDRESSES, address)
 }
 
+/// The same, by way of what is known already; for programs that no other run on this CPU can come in between.
+#[inline(always)]
+pub fn known_address(address: &AddressKey) -> Option<u8> {
+    known(&KNOWN_ADDRESSES, &ADDRESSES, address)
+}
+
 /// The same of the other end.
 #[inline(always)]
-pub fn peer(address: &AddressKey) -> Option<u8> {
-    look_up(&PEERS, address)
+pub fn known_peer(address: &AddressKey) -> Option<u8> {
+    known(&KNOWN_PEERS, &PEERS, address)
+}
+
+/// An address and what a trie says of it: 0 if the place is empty, 1 for nothing, 2 and more for a value.
+#[repr(C)]
+struct Known {
+    address: AddressKey,
+    says: u32,
+}
+
+#[inline(always)]
+fn known(cache: &PerCpuArray<Known>, trie: &LpmTrie<AddressKey, u8>, address: &AddressKey) -> Option<u8> {
+    let [family, a, b, c, d] = *address;
+    let place = mix(u64::from(a) << 32 | u64::from(b), u64::from(c) << 32 | u64::from(d)) as u32 & (CACHE - 1);
+    let Some(known) = cache.get_ptr_mut(place) else {
+        return look_up(trie, address);
+    };
+    // SAFETY: this CPU's entry; the programs that use it run with softirqs off.
+    unsafe {
+        let [known_family, e, f, g, h] = (*known).address;
+        if (*known).says == 0 || family != known_family || a != e || b != f || c != g || d != h {
+            (*known).address = *address;
+            (*known).says = look_up(trie, address).map_or(1, |value| u32::from(value) + 2);
+        }
+        let says = (*known).says;
+        if says < 2 { None } else { Some((says - 2) as u8) }
+    }
 }
 
 /// Whether the socket that sends the packet is in the cgroup. What no socket sends is not.

@@ -5,8 +5,8 @@ use core::arch::asm;
 use aya_ebpf::bindings::__sk_buff;
 use aya_ebpf::helpers::bpf_skb_load_bytes;
 use aya_ebpf::programs::TcContext;
-use stormdrill_wire::http1::Window;
 use stormdrill_wire::read::{CHUNK, Payload};
+use stormdrill_wire::recogniser::Window;
 
 use crate::packet::{self, Packet};
 
@@ -49,6 +49,8 @@ pub struct Bytes {
     pub skb: *mut __sk_buff,
     /// Offset of the payload in the packet.
     pub payload: u32,
+    /// Sequence number of its first byte.
+    pub seq: u32,
     pub chunk: *mut Chunk,
     /// What this run signs its chunk with; no other run that may be under way on this CPU has the same.
     pub token: u64,
@@ -76,12 +78,13 @@ impl Window for Bytes {
 
 impl Payload for Bytes {
     #[inline(always)]
-    fn load(&mut self, offset: u32, len: u32) -> bool {
+    fn load(&mut self, _source: u32, at: u32, len: u32) -> u32 {
         // SAFETY: the chunk has CHUNK bytes, and no more are asked for.
         unsafe {
             core::ptr::write_volatile(&raw mut (*self.chunk).token, self.token);
             let to = (&raw mut (*self.chunk).bytes).cast();
-            bpf_skb_load_bytes(self.skb.cast(), self.payload + offset, to, within::<CHUNK>(len)) == 0
+            let offset = self.payload + at.wrapping_sub(self.seq);
+            if bpf_skb_load_bytes(self.skb.cast(), offset, to, within::<CHUNK>(len)) == 0 { len } else { 0 }
         }
     }
 

@@ -106,18 +106,18 @@ pub fn matches(ctx: &TcContext, packet: &Packet, rule: &FaultRule, way: Way) -> 
             return false;
         }
     }
-    if flags & MANAGEMENT_SELECTED == 0 && is_management(packet) {
+    if flags & MANAGEMENT_SELECTED == 0 && is_management(packet, rule) {
         return false;
     }
     // The end that the ports and the address are of, in this packet.
     let is_source = (flags & (BY_SOURCE_PORT | BY_SOURCE_ADDRESS) != 0) == (way == Way::Along);
     let (near, far) = if is_source { (&packet.source, &packet.destination) } else { (&packet.destination, &packet.source) };
     if flags & (BY_SOURCE_ADDRESS | BY_DESTINATION_ADDRESS) != 0
-        && !maps::address(near).map_or(flags & UNLISTED_ADDRESS_SELECTED != 0, |value| value == ADDRESS_INCLUDED)
+        && !maps::known_address(near).map_or(flags & UNLISTED_ADDRESS_SELECTED != 0, |value| value == ADDRESS_INCLUDED)
     {
         return false;
     }
-    if flags & BY_PEER_ADDRESS != 0 && !maps::peer(far).map_or(flags & UNLISTED_PEER_SELECTED != 0, |value| value == ADDRESS_INCLUDED) {
+    if flags & BY_PEER_ADDRESS != 0 && !maps::known_peer(far).map_or(flags & UNLISTED_PEER_SELECTED != 0, |value| value == ADDRESS_INCLUDED) {
         return false;
     }
     if flags & (BY_FLOW | MEMBERS_SEND | MEMBERS_RECEIVE) == 0 {
@@ -161,16 +161,23 @@ fn address(state: u64, key: &AddressKey) -> u64 {
     mix(mix(state, u64::from(a) << 32 | u64::from(b)), u64::from(c) << 32 | u64::from(d))
 }
 
-/// What keeps a host reachable: SSH, DHCP, and IPv6's neighbour discovery and multicast listener messages. ARP is no IP at all.
+/// What keeps a host reachable: SSH, the agent's own API, DHCP, and IPv6's neighbour discovery and multicast listener messages. ARP is no IP at all.
 #[inline(always)]
-fn is_management(packet: &Packet) -> bool {
+fn is_management(packet: &Packet, rule: &FaultRule) -> bool {
     let (source, destination) = (packet.source_port, packet.destination_port);
     match packet.protocol {
-        TCP => source == 22 || destination == 22,
+        TCP => source == 22 || destination == 22 || is_own(source, rule) || is_own(destination, rule),
         UDP => is_dhcp(source) || is_dhcp(destination),
         ICMPV6 => packet.icmp_type == 143 || (130..=137).contains(&packet.icmp_type),
         _ => false,
     }
+}
+
+/// Whether the agent itself listens on the port. Port 0 is nobody's.
+#[inline(always)]
+fn is_own(port: u16, rule: &FaultRule) -> bool {
+    let [a, b, c, d] = rule.own_ports;
+    port != 0 && (port == a || port == b || port == c || port == d)
 }
 
 #[inline(always)]

@@ -40,11 +40,7 @@ unsafe impl Recogniser for Machine {
     fn complete(&mut self, book: &mut Book, side: usize) -> Note {
         let declared = self.declared_body();
         let body = if declared > u32::MAX as u64 { u32::MAX } else { declared as u32 };
-        let (note, follows) = if side == side::REQUEST {
-            (request(book, self), Body::AsDeclared)
-        } else {
-            response(book, self.status())
-        };
+        let (note, follows) = if side == side::REQUEST { (request(book, self), Body::AsDeclared) } else { response(book, self.status()) };
         self.finish_head(follows);
         Note { body, ..note }
     }

@@ -170,3 +170,16 @@ fn a_window_in_which_stormdrill_itself_stood_still_is_no_evidence_for_or_against
     drill.held_up = vec![HeldUp { start_ns: 0, end_ns: drill.windows[0].start_ns }];
     check("elsewhere", &drill, &retry_at_most(0.1), Fail, "");
 }
+
+#[test]
+fn a_fault_between_a_socket_and_its_callers_is_not_judged_by_what_the_socket_saw() {
+    let success = limit(Some("web"), Metric::SuccessRatio, Op::AtLeast, 0.9);
+    let mut drill = Drill::usual(seen(100), seen(100));
+    drill.faults[0].spec.to = "web".to_owned();
+    check("success", &drill, &success, Invalid, "judge it at the caller's edge");
+    check("latency", &drill, &limit(Some("web"), Metric::Latency { quantile: 0.99 }, Op::AtMost, 1.0), Invalid, "between web's socket");
+    check("baseline", &drill, &during(success.clone(), PhaseName::Baseline), Pass, "");
+    check("another edge", &drill, &limit(Some("db"), Metric::SuccessRatio, Op::AtLeast, 0.9), Pass, "");
+    drill.faults[0].spec.to = "db".to_owned();
+    check("aimed at another edge", &drill, &success, Pass, "");
+}

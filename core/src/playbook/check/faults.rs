@@ -4,13 +4,15 @@ use super::super::Phases;
 use super::super::fields::{self, Fields, Keys};
 use super::super::node::{Entry, Node, Value};
 use super::super::problem::{Code, Draft, Place, Problems};
-use crate::edge::{EdgeSpec, Protocol, Role};
+use crate::edge::{EdgeSpec, Role};
 use crate::fault::{Direction, FaultKind, FaultSpec, Requests, Select, Transport, Tuning};
 use crate::wording::nearest;
 
 mod kinds;
 
 mod members;
+
+mod netns;
 
 mod packets;
 
@@ -36,6 +38,7 @@ const FAULT: Keys = Keys {
         "to",
         "direction",
         "interface",
+        "netns",
         "select",
         "share",
     ],
@@ -85,6 +88,7 @@ fn fault(item: &Node, edges: Option<&[EdgeSpec]>, phases: Option<Phases>, proble
     let edge = to.and_then(|entry| target(entry, edges, problems));
     let direction = direction(&fields, kind.as_ref(), edge, problems);
     let interface = fields.get("interface").map(|entry| interface(entry, problems));
+    let netns = fields.get("netns").map(|entry| netns::netns(entry, problems));
     let select = fields.get("select").map(|entry| (entry, select::select(entry, edge, problems)));
     let (kind, edge) = (kind?, edge?);
     if matches!(kind, FaultKind::HttpStatus { .. } | FaultKind::Refuse { .. })
@@ -97,13 +101,15 @@ fn fault(item: &Node, edges: Option<&[EdgeSpec]>, phases: Option<Phases>, proble
     if matches!(kind, FaultKind::Refuse { .. }) {
         refuse(item, &fields, edge, problems);
     }
-    if matches!(kind, FaultKind::HttpStatus { .. }) && !matches!(edge.protocol, None | Some(Protocol::Http)) {
-        let message = format!("`http_status` needs HTTP, which `{}` does not speak", edge.name);
-        problems.report(Draft::new(Code::Conflict, to.map_or(&item.place, |to| &to.value.place), message));
+    if let FaultKind::HttpStatus { status, .. } = kind {
+        let place = to.map_or(&item.place, |to| &to.value.place);
+        if let Some(draft) = requests::speaks(edge, status, &requests, place) {
+            problems.report(draft);
+        }
     }
     let select = select.map_or_else(|| Some(Select::default()), |(_, select)| select);
     let select = select.map(|select| Select { requests, ..select });
-    Some(FaultSpec { kind, to: edge.name.clone(), direction: direction?, interface: interface.flatten(), select: select?, tuning })
+    Some(FaultSpec { kind, to: edge.name.clone(), direction: direction?, interface: interface.flatten(), netns: netns.flatten(), select: select?, tuning })
 }
 
 /// `refuse` is about connections that this host makes, on no interface in particular.
@@ -119,7 +125,7 @@ fn refuse(item: &Node, fields: &Fields<'_>, edge: &EdgeSpec, problems: &mut Prob
         let draft = Draft::new(Code::Conflict, &entry.key.place, "`flows` beside `refuse` means nothing");
         problems.report(draft.advice("its own share is one of connections already"));
     }
-    for key in ["direction", "interface"] {
+    for key in ["direction", "interface", "netns"] {
         if let Some(entry) = fields.get(key) {
             let message = format!("`{key}` beside `refuse` means nothing");
             problems.report(Draft::new(Code::Conflict, &entry.key.place, message).advice("leave it out"));

@@ -34,7 +34,7 @@ pub(super) fn members(fields: &Fields<'_>, problems: &mut Problems<'_>) -> Optio
     }
 }
 
-fn container(entry: &Entry, problems: &mut Problems<'_>) -> Option<String> {
+pub(super) fn container(entry: &Entry, problems: &mut Problems<'_>) -> Option<String> {
     let text = fields::text(entry, problems)?;
     // As Kubernetes has them: `containerd://` and the like before the id.
     let id = text.rsplit_once("://").map_or(text, |(_, id)| id);

@@ -2,8 +2,9 @@
 
 use super::super::super::fields::{self, Fields};
 use super::super::super::node::Entry;
-use super::super::super::problem::{Code, Draft, Problems};
-use crate::fault::Requests;
+use super::super::super::problem::{Code, Draft, Place, Problems};
+use crate::edge::{EdgeSpec, Protocol};
+use crate::fault::{HTTP2_STATUSES, Requests};
 use crate::wording::{excerpt, listed, nearest};
 
 /// Methods that a fault can be limited to.
@@ -15,6 +16,26 @@ pub(super) fn requests(fields: &Fields<'_>, problems: &mut Problems<'_>) -> Requ
     Requests {
         method: fields.get("method").and_then(|entry| method(entry, problems)),
         path: fields.get("path").and_then(|entry| path(entry, problems)),
+    }
+}
+
+/// What keeps an edge's answers from being given a status, if its protocol is said.
+pub(super) fn speaks(edge: &EdgeSpec, status: u16, requests: &Requests, place: &Place) -> Option<Draft> {
+    match edge.protocol {
+        None | Some(Protocol::Http) => None,
+        Some(Protocol::Http2 | Protocol::Grpc) if !requests.is_all() => {
+            let message = format!("`{}` speaks HTTP/2, whose requests are compressed and not read for `method` and `path`", edge.name);
+            Some(Draft::new(Code::Conflict, place, message).advice("leave both out"))
+        }
+        Some(Protocol::Http2 | Protocol::Grpc) if !HTTP2_STATUSES.contains(&status) => {
+            let message = format!("`{}` speaks HTTP/2, whose answers cannot be given {status} in flight", edge.name);
+            Some(Draft::new(Code::Conflict, place, message).advice("use 200, 206, 400, 404 or 500"))
+        }
+        Some(Protocol::Http2 | Protocol::Grpc) => None,
+        Some(_) => {
+            let message = format!("`http_status` needs HTTP, which `{}` does not speak", edge.name);
+            Some(Draft::new(Code::Conflict, place, message))
+        }
     }
 }
 

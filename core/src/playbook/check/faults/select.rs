@@ -6,7 +6,7 @@ use super::super::super::problem::{Code, Draft, Problems};
 use super::{members, packets};
 use crate::edge::{Cidr, EdgeSpec, PortRange, Role};
 use crate::fault::{Select, Transport};
-use crate::units::{UnitError, net, share};
+use crate::units::{UnitError, UnitErrorKind, net, share};
 use crate::wording::{excerpt, listed, nearest};
 
 const SELECT: Keys = Keys::new(
@@ -17,8 +17,10 @@ const EXCLUDE: Keys = Keys::new("`exclude`", &["addresses", "ports", "peers"]);
 
 pub(super) fn select(entry: &Entry, edge: Option<&EdgeSpec>, problems: &mut Problems<'_>) -> Option<Select> {
     let fields = Fields::open(&entry.value, &entry.key.place, SELECT, problems)?;
+    let (addresses, hosts) = networks(&fields, problems);
     let mut select = Select {
-        addresses: networks(&fields, problems),
+        addresses,
+        hosts,
         ports: ports(&fields, problems),
         protocol: fields.get("protocol").and_then(|entry| protocol(entry, problems)),
         peers: peers(&fields, edge, problems),
@@ -29,7 +31,7 @@ pub(super) fn select(entry: &Entry, edge: Option<&EdgeSpec>, problems: &mut Prob
     if let Some(entry) = fields.get("exclude")
         && let Some(fields) = Fields::open(&entry.value, &entry.key.place, EXCLUDE, problems)
     {
-        select.exclude_addresses = networks(&fields, problems);
+        (select.exclude_addresses, select.exclude_hosts) = networks(&fields, problems);
         select.exclude_ports = ports(&fields, problems);
         select.exclude_peers = peers(&fields, edge, problems);
     }
@@ -64,8 +66,29 @@ fn within(fields: &Fields<'_>, select: &Select, edge: &EdgeSpec, problems: &mut 
     }
 }
 
-fn networks(fields: &Fields<'_>, problems: &mut Problems<'_>) -> Vec<Cidr> {
-    each(fields, "addresses", net::parse_cidr, problems)
+/// Networks, and names of hosts among them.
+fn networks(fields: &Fields<'_>, problems: &mut Problems<'_>) -> (Vec<Cidr>, Vec<String>) {
+    let either = |text: &str| match net::parse_cidr(text) {
+        Err(error) if error.kind == UnitErrorKind::NameForAddress && is_host(text) => Ok(Err(text.to_owned())),
+        parsed => parsed.map(Ok),
+    };
+    let (mut networks, mut hosts) = (Vec::new(), Vec::new());
+    for found in each(fields, "addresses", either, problems) {
+        match found {
+            Ok(network) => networks.push(network),
+            Err(host) => hosts.push(host),
+        }
+    }
+    (networks, hosts)
+}
+
+/// Whether a text can be a host's name: labels of letters, digits and hyphens, not all of it numbers and dots.
+fn is_host(text: &str) -> bool {
+    let label = |label: &str| {
+        let allowed = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        (1..=63).contains(&label.len()) && allowed && !label.starts_with('-') && !label.ends_with('-')
+    };
+    text.len() <= 253 && text.strip_suffix('.').unwrap_or(text).split('.').all(label) && text.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
 /// The other end's networks. That of a downstream edge is this host, and the edge's own end is the peer.

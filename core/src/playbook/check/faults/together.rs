@@ -51,9 +51,8 @@ fn meet_in_requests(a: &Requests, b: &Requests) -> bool {
 }
 
 fn shares_a_hook(a: &FaultSpec, b: &FaultSpec) -> bool {
-    let direction = a.direction == b.direction || [a.direction, b.direction].contains(&Direction::Both);
     let interface = a.interface == b.interface || a.interface.is_none() || b.interface.is_none();
-    direction && interface
+    a.direction.meets(b.direction) && interface && a.netns == b.netns
 }
 
 /// Whether a packet can be in both selections. An exclusion that covers the other's whole selection parts them.
@@ -87,7 +86,8 @@ fn may_overlap(a: &FaultSpec, b: &FaultSpec, edges: Option<&[EdgeSpec]>) -> bool
 }
 
 fn networks(spec: &FaultSpec, edge: &EdgeSpec) -> Vec<Cidr> {
-    if spec.select.addresses.is_empty() { edge.address.into_iter().collect() } else { spec.select.addresses.clone() }
+    // What a name stands for is not known here: anything within the edge.
+    if spec.select.addresses.is_empty() || !spec.select.hosts.is_empty() { edge.address.into_iter().collect() } else { spec.select.addresses.clone() }
 }
 
 fn ports(spec: &FaultSpec, edge: &EdgeSpec) -> Vec<PortRange> {
@@ -98,10 +98,15 @@ fn meet(a: &Cidr, b: &Cidr) -> bool {
     a.covers(b) || b.covers(a)
 }
 
+/// Whether every packet of a fault goes through the netem of another.
+fn holds_back(delay: &FaultSpec, fault: &FaultSpec) -> bool {
+    delay.selects_as(fault) && (delay.direction == fault.direction || delay.direction == Direction::Both)
+}
+
 /// A packet that skips the delay needs a delay to skip.
 pub(super) fn needs_delay(entry: &Entry, faults: &[FaultSpec], problems: &mut Problems<'_>) {
     let lonely = faults.iter().filter(|fault| matches!(fault.kind, FaultKind::Reorder { .. })).any(|fault| {
-        !faults.iter().any(|other| matches!(other.kind, FaultKind::Delay { time, .. } if !time.is_zero()) && other.selects_as(fault))
+        !faults.iter().any(|other| matches!(other.kind, FaultKind::Delay { time, .. } if !time.is_zero()) && holds_back(other, fault))
     });
     if lonely {
         let reorder = match &entry.value.value {

@@ -1,0 +1,228 @@
+//! Statuses and retries in other protocols than HTTP/1, by the real program on real servers. Run as root:
+//! `cargo xtask test --only privileged_protocols`.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod lab;
+mod rig;
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+
+use lab::{in_namespace, run, wait_until};
+use rig::agent::Agent;
+use rig::json::{count, phase};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A server that is killed when the test is over.
+struct Server {
+    child: Child,
+    dir: TempDir,
+    port: u16,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+impl Server {
+    fn start(command: &mut Command, dir: TempDir, port: u16, is_up: impl Fn() -> bool) -> Self {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        wait_until("the server answers", is_up);
+        Self { child, dir, port }
+    }
+
+    /// Observes both ends of its port while `talk` talks to it.
+    fn observed(&self, talk: impl FnOnce()) -> Value {
+        observed(self.port, talk)
+    }
+}
+
+/// The observation of both ends of a port: edges `served` and `asked`.
+fn observed(port: u16, talk: impl FnOnce()) -> Value {
+    let agent = Agent::new();
+    let observation = agent.observe_with(&[format!("served=:{port}")], &[format!("asked=127.0.0.1:{port}")], &["--connections"]);
+    talk();
+    observation.end()
+}
+
+/// Checks what both edges say of all that was asked.
+#[track_caller]
+fn assert_edges(result: &Value, protocol: &str, requests: u64, status: &Value, retries: &Value) {
+    for edge in result["edges"].as_array().unwrap() {
+        let all = &edge["phases"]["all"];
+        assert_eq!(edge["protocol"], protocol, "{all:#}");
+        assert_eq!((count(all, "/requests"), count(all, "/responses")), (requests, requests), "{all:#}");
+        assert_eq!((&all["status"], &all["retries"]), (status, retries), "{all:#}");
+    }
+    let quality = result["data_quality"].as_object().unwrap();
+    let missed: Vec<_> = quality.iter().filter(|(key, value)| *key != "sampling" && **value != 0).collect();
+    assert!(missed.is_empty(), "{missed:?}");
+}
+
+#[test]
+fn redis_errors_are_named_and_what_failed_is_retried() {
+    in_namespace(|| {
+        let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(dir.path());
+        let server = Server::start(&mut command, dir, port, || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let result = server.observed(|| {
+            for (command, answer) in [
+                ("SET a 1", "+OK"),
+                ("LPUSH a x", "-WRONGTYPE Operation against a key holding the wrong kind of value"),
+                ("CONFIG SET maxmemory 1", "+OK"),
+                ("SET b 2", "-OOM command not allowed when used memory > 'maxmemory'."),
+                ("SET c 2", "-OOM command not allowed when used memory > 'maxmemory'."),
+                ("CONFIG SET maxmemory 0", "+OK"),
+                // The one that failed, and one that did not.
+                ("SET b 2", "+OK"),
+                ("SET a 1", "+OK"),
+            ] {
+                let words = command.split(' ').map(|word| format!("${}\r\n{word}\r\n", word.len()));
+                let count = command.split(' ').count();
+                stream.write_all(format!("*{count}\r\n{}", words.collect::<String>()).as_bytes()).unwrap();
+                let mut got = vec![0; answer.len() + 2];
+                stream.read_exact(&mut got).unwrap();
+                assert_eq!(String::from_utf8(got).unwrap(), format!("{answer}\r\n"));
+            }
+        });
+        let status = json!({"err:OOM": 2, "err:WRONGTYPE": 1, "ok": 5});
+        assert_edges(&result, "redis", 8, &status, &json!({"marker": 0, "id": 0, "matched": 1}));
+        // The connection was open before, and still is.
+        let connections = result["connections"].as_array().unwrap();
+        assert_eq!(connections.len(), 2, "{connections:#?}");
+        for connection in connections {
+            assert_eq!((count(connection, "/requests"), count(connection, "/retries")), (8, 1), "{connection:#}");
+            assert_eq!((&connection["open"], &connection["protocol"]), (&json!(true), &json!("redis")));
+            assert!(connection["rtt_ms"].is_number() && connection["tcp_retransmits"].is_number(), "{connection:#}");
+        }
+    });
+}
+
+#[test]
+fn a_deadlock_s_victim_is_retried_and_a_mistake_is_not() {
+    in_namespace(|| {
+        let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+        let data = dir.path().join("data").display().to_string();
+        let no_questions = ["--no-defaults", "--user=root", "--auth-root-authentication-method=normal", "--skip-test-db"];
+        run("mariadb-install-db", &[no_questions.as_slice(), &[&format!("--datadir={data}")]].concat());
+        let mut command = Command::new("mariadbd");
+        command.args(["--no-defaults", "--user=root", "--skip-grant-tables", "--bind-address=127.0.0.1", &format!("--port={port}")]);
+        command.args([format!("--datadir={data}"), format!("--socket={}", dir.path().join("socket").display())]);
+        let client = |sql: &str| {
+            let mut command = Command::new("mariadb");
+            command.args(["--no-defaults", "-h127.0.0.1", &format!("-P{port}"), "--force", "--skip-reconnect", "-e", sql]);
+            command.output().unwrap()
+        };
+        let server = Server::start(&mut command, dir, port, || client("select 1").status.success());
+        let raise = "SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213";
+        let result = server.observed(|| {
+            // Each on a connection of its own, as clients do after an error.
+            for statement in ["SELECT 1", "SELEC", "SELEC", raise, raise, "SELECT 2"] {
+                client(statement);
+            }
+        });
+        let status = json!({"err:1064": 2, "err:1213": 2, "ok": 2});
+        assert_edges(&result, "mysql", 6, &status, &json!({"marker": 0, "id": 0, "matched": 1}));
+        assert_eq!(count(phase(&result, "asked", "all"), "/failures/status"), 2);
+    });
+}
+
+#[test]
+fn a_serialization_failure_is_retried_and_a_mistake_is_not() {
+    in_namespace(|| {
+        let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+        let bin = std::fs::read_dir("/usr/lib/postgresql").unwrap().flatten().next().unwrap().path().join("bin");
+        let id = |of: &str| run("id", &[of, "postgres"]).trim().parse::<u32>().unwrap();
+        let (uid, gid) = (id("-u"), id("-g"));
+        std::os::unix::fs::chown(dir.path(), Some(uid), Some(gid)).unwrap();
+        let data = dir.path().join("data");
+        let made =
+            Command::new(bin.join("initdb")).args(["-A", "trust", "-D"]).arg(&data).uid(uid).gid(gid).current_dir("/").output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let mut command = Command::new(bin.join("postgres"));
+        command.arg("-D").arg(&data).args(["-p", &port.to_string(), "-k"]).arg(dir.path()).uid(uid).gid(gid).current_dir("/");
+        let client = |sql: &str| {
+            let target = format!("host=127.0.0.1 port={port} user=postgres sslmode=disable gssencmode=disable");
+            Command::new("psql").args([&target, "-c", sql]).output().unwrap()
+        };
+        let server = Server::start(&mut command, dir, port, || client("select 1").status.success());
+        let raise = "do $$ begin raise exception 'x' using errcode = '40001'; end $$";
+        let result = server.observed(|| {
+            for statement in ["select 1", "selec", "selec", raise, raise, "select 2"] {
+                client(statement);
+            }
+        });
+        let status = json!({"err:40001": 2, "err:42601": 2, "ok": 2});
+        assert_edges(&result, "postgres", 6, &status, &json!({"marker": 0, "id": 0, "matched": 1}));
+        assert!(server.dir.path().exists());
+    });
+}
+
+/// What grpcio's client and server once said to each other: records of direction, length and bytes (see core/tests/track/grpc.rs).
+const CONVERSATION: &[u8] = include_bytes!("../../core/tests/track/grpc.bin");
+
+/// The records, but for the first two in their order: the client's preface comes first, as it does without a proxy between.
+fn records() -> Vec<(u8, &'static [u8])> {
+    let mut rest = CONVERSATION;
+    let mut records = Vec::new();
+    while let Some((header, after)) = rest.split_at_checked(5) {
+        let length = usize::try_from(u32::from_le_bytes(header[1..].try_into().unwrap())).unwrap();
+        let (bytes, next) = after.split_at(length);
+        records.push((header[0], bytes));
+        rest = next;
+    }
+    records.swap(0, 1);
+    records
+}
+
+/// Says all of one direction, each record when all before it have been heard.
+fn say(mut stream: TcpStream, direction: u8) {
+    stream.set_nodelay(true).unwrap();
+    for (from, bytes) in records() {
+        if from == direction {
+            stream.write_all(bytes).unwrap();
+        } else {
+            let mut heard = vec![0; bytes.len()];
+            stream.read_exact(&mut heard).unwrap();
+            assert_eq!(heard, bytes);
+        }
+    }
+    // The peer has heard all, too.
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let _ = stream.read(&mut [0]);
+}
+
+#[test]
+fn calls_of_grpc_are_told_by_their_trailers_and_its_retries_by_their_marker() {
+    in_namespace(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let result = observed(port, || {
+            let server = std::thread::spawn(move || say(listener.accept().unwrap().0, 1));
+            say(TcpStream::connect(("127.0.0.1", port)).unwrap(), 0);
+            server.join().unwrap();
+        });
+        for edge in ["served", "asked"] {
+            let all = phase(&result, edge, "all");
+            assert_eq!(count(all, "/requests"), 135, "{all:#}");
+            assert_eq!(all["status"], json!({"grpc:NOT_FOUND": 2, "grpc:OK": 124, "grpc:UNAVAILABLE": 8}), "{edge}");
+            assert_eq!(all["retries"], json!({"marker": 8, "id": 0, "matched": 0}), "{edge}");
+            assert_eq!((count(all, "/failures/status"), count(all, "/failures/client_abort")), (8, 1), "{edge}");
+        }
+        assert!(result["edges"].as_array().unwrap().iter().all(|edge| edge["protocol"] == "grpc"), "{result:#}");
+        assert_eq!(result["data_quality"]["headers_partial"], 0);
+    });
+}
