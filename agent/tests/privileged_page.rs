@@ -52,7 +52,11 @@ impl Scene {
 
     /// A drill that lasts until somebody ends it.
     fn endless(&self) -> String {
-        Playbook::new(&self.chain, &self.store).phases(2, 300, 1).fault("{http_status: {status: 503, share: 50%}, to: store}").text()
+        Playbook::new(&self.chain, &self.store)
+            .phases(2, 300, 1)
+            .fault("{http_status: {status: 503, share: 50%}, to: store}")
+            .expect("store downstream QPS <= 500")
+            .text()
     }
 
     fn url(&self) -> String {
@@ -147,6 +151,7 @@ fn a_drill_is_started_watched_aborted_and_read_in_a_browser() {
         wait_until("the card is gone", || page.find("#running article").is_none());
         assert!(page.find("#results li").unwrap().text().contains("aborted through the API"));
         page.find("#results li:first-child button").unwrap().click();
+        page.wait_for_text("#results li:first-child .more", "500/s");
         let report = page.wait_for("#results li:first-child .more a").attribute("href").unwrap();
         page.open(&format!("http://{}{report}", scene.daemon.address));
         page.wait_for_text("h1", "store-fails");

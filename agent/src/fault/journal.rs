@@ -199,7 +199,8 @@ fn read(path: PathBuf, name: Name) -> Result<Option<Entry>, JournalError> {
         Err(source) => return Err(failed(source)),
     };
     let record = fs::read(&path).map_err(failed).and_then(|text| parse(&text, &path, name));
-    let is_alive = match (file.try_lock(), &record) {
+    // Shared, so that two readers do not take each other for the owner.
+    let is_alive = match (file.try_lock_shared(), &record) {
         (Err(TryLockError::WouldBlock), _) => true,
         // Not even a record: its owner may be about to lock it.
         (Ok(()), Err(_)) => name.owner_lives().map_err(failed)?,

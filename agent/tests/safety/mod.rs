@@ -210,6 +210,16 @@ impl Scene {
         text
     }
 
+    /// Waits until all is as it was, since the kernel takes a dead process's programs away a moment later; fails with what differs.
+    #[track_caller]
+    pub(crate) fn assert_restored(&self, before: &str, context: &str) {
+        let begin = Instant::now();
+        while self.dump() != before && begin.elapsed() < Duration::from_secs(20) {
+            std::thread::yield_now();
+        }
+        assert_same(&self.dump(), before, context);
+    }
+
     /// `stormdrill` with these arguments, in the group.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.agent.command(arguments);
@@ -252,7 +262,7 @@ pub(crate) fn playbook(phases: [&str; 3]) -> String {
 /// Whether the store can be reached now.
 pub(crate) fn is_reachable() -> bool {
     let address: SocketAddr = STORE.parse().unwrap();
-    TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_ok()
+    TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok()
 }
 
 /// Numbers that are the same in every run (splitmix64).

@@ -12,11 +12,7 @@ use stormdrill_wire::conn::{Book, side};
 use stormdrill_wire::fault::exchange::{ANSWERS, Chosen, Exchange};
 use stormdrill_wire::fault::http2::{self, FRAME_HEADER, Next};
 use stormdrill_wire::fault::request::{PATH, target_at};
-<<<<<<< HEAD
 use stormdrill_wire::fault::{AddressKey, FaultRule, FaultStats, STATUS_AT, draw, is_rewritable, mix};
-=======
-use stormdrill_wire::fault::{FaultRule, FaultStats, STATUS_AT, draw, is_rewritable};
->>>>>>> proto
 use stormdrill_wire::flow::Flow;
 use stormdrill_wire::http1::Machine;
 use stormdrill_wire::read::{self, Run, Sink};

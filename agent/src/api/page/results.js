@@ -1,7 +1,7 @@
 // The drills that have ended: verdict, details on demand, the report.
 
 import { get, hasToken, send } from "./api.js";
-import { badge, byId, make, seconds, time } from "./view.js";
+import { badge, byId, make, quantity, seconds, time } from "./view.js";
 
 const shown = new Map();
 
@@ -53,13 +53,12 @@ async function details(id) {
   const drill = await get(`/v1/drills/${id}`);
   if (!drill.result) return make("p", {}, "It has no result.");
   const heads = ["Verdict", "Expectation", "Observed", "Limit"].map(text => make("th", { scope: "col" }, text));
-  const amount = value => (value == null ? "–" : String(Number(value.toPrecision(3))));
   const rows = drill.result.expectations.map(one =>
     make("tr", {},
       make("td", {}, badge(one.verdict)),
       make("td", { class: "text" }, one.text, one.reason && make("p", {}, one.reason)),
-      make("td", {}, amount(one.observed)),
-      make("td", {}, amount(one.limit))));
+      make("td", {}, quantity(one.observed, one.unit)),
+      make("td", {}, quantity(one.limit, one.unit))));
   const table = rows.length
     ? make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows)))
     : make("p", {}, "Its playbook expects nothing.");

@@ -26,6 +26,18 @@ export const percent = value => (value == null ? "–" : `${(100 * value).toFixe
 export const milliseconds = value => (value == null ? "–" : `${value < 10 ? value.toFixed(1) : value.toFixed(0)} ms`);
 export const failures = window => Object.values(window.failures).reduce((sum, count) => sum + count, 0);
 
+/** A value in its unit, as the reports write it. */
+export function quantity(value, unit) {
+  if (value == null) return "–";
+  const short = (number, decimals) => String(Number(number.toFixed(decimals)));
+  if (unit === "ratio") return `${short(100 * value, 2)}%`;
+  if (unit === "1/s") return `${short(value, 1)}/s`;
+  if (unit === "x") return `${short(value, 3)}x`;
+  if (unit === "count") return short(value, 2);
+  if (unit === "windows" && value === 1) return "1 window";
+  return `${short(value, 3)} ${unit}`;
+}
+
 export function seconds(value) {
   const whole = Math.max(0, Math.round(value));
   return whole < 90 ? `${whole} s` : `${Math.floor(whole / 60)} min ${whole % 60} s`;

@@ -127,7 +127,7 @@ impl Model {
         self.history.retain(|(name, drill), _| seen.iter().any(|edge| edge.name == *name && edge.drill == *drill));
         for edge in &mut seen {
             let history = self.history.entry((edge.name.clone(), edge.drill.clone())).or_default();
-            history.push_back(whole(edge.qps.unwrap_or_default()));
+            history.extend(edge.qps.map(whole));
             if history.len() > POINTS {
                 history.pop_front();
             }

@@ -175,7 +175,7 @@ mod tests {
             " stormdrill unix:/s  live",
             "store          -              downstream     90.0   45.0%     12   40.0 ms █",
             "web            -              ingress        50.0       -      0   40.0 ms █",
-            "cache          -              downstream        -       -      0         - ▁",
+            "cache          -              downstream        -       -      0         -",
             "> aa               store-fails              fault, 12 s left         http_status 3/10",
             "pass         past                     2026-01-01T00:00:00Z cc",
             KEYS.trim_end(),
