@@ -22,7 +22,8 @@ pub(super) struct Databases {
 
 /// What the servers count themselves.
 pub(super) struct Counters {
-    pub(super) selects: u64,
+    /// Selects, and settings of a connection.
+    pub(super) commands: u64,
 }
 
 /// The service.
@@ -96,9 +97,9 @@ impl Databases {
     }
 
     pub(super) fn counters(&self) -> Result<Counters> {
-        let text = self.sql("show global status like 'Com_select'")?;
-        let selects = text.split_whitespace().nth(1).and_then(|number| number.parse().ok()).context("no Com_select")?;
-        Ok(Counters { selects })
+        let text = self.sql("show global status where Variable_name in ('Com_select', 'Com_set_option')")?;
+        let commands = text.split_whitespace().filter_map(|word| word.parse::<u64>().ok()).sum();
+        Ok(Counters { commands })
     }
 
     /// A client that blocks Redis for 200 ms at a time, until it is dropped.
