@@ -13,9 +13,9 @@ use std::process::{Child, Command, Stdio};
 
 use lab::{Peer, apply, edge, in_namespace, run, wait_until, while_renewing};
 use stormdrill::cgroup;
-use stormdrill_core::fault::Backend;
 use stormdrill::probe::{Health, Probe, ProbeConfig};
 use stormdrill_core::edge::{EdgeId, EdgeSpec, PortRange, Role};
+use stormdrill_core::fault::Backend;
 use stormdrill_core::fault::{Direction, FaultKind};
 use stormdrill_core::window::EdgeCounts;
 use tempfile::TempDir;
@@ -313,7 +313,9 @@ fn redis_under_loss_counts_the_same_commands() {
     let start = move || {
         let dir = tempfile::tempdir().unwrap();
         let mut command = Command::new("redis-server");
-        command.args(["--port", &port.to_string(), "--bind", "10.9.0.2", "127.0.0.1", "--protected-mode", "no", "--save", "", "--dir"]).arg(dir.path());
+        command
+            .args(["--port", &port.to_string(), "--bind", "10.9.0.2", "127.0.0.1", "--protected-mode", "no", "--save", "", "--dir"])
+            .arg(dir.path());
         command.arg("--unixsocket").arg(dir.path().join("socket"));
         Server::start(&mut command, dir, port)
     };

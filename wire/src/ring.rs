@@ -1,5 +1,9 @@
 //! Bytes that came before others that are still missing: a ring of them, and which ones are there.
-#![allow(clippy::cast_possible_wrap, clippy::cast_possible_truncation, reason = "differences of sequence numbers are signed, and a ring is small")]
+#![allow(
+    clippy::cast_possible_wrap,
+    clippy::cast_possible_truncation,
+    reason = "differences of sequence numbers are signed, and a ring is small"
+)]
 //!
 //! A byte's place in the ring is its sequence number modulo the ring's size. Rings are few and shared by all connections, so one
 //! exists only while something is missing.

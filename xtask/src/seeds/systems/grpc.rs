@@ -84,13 +84,15 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
 /// Whether a few calls are counted at all.
 fn is_recognised(scene: &Scene) -> Result<bool> {
     let server = Server::new(scene, None)?;
-    let outcome = Playbook::new("is-recognised").ingress("service", server.port).downstream("store", server.port).untyped().phases(["1s", "3s", "1s"]).run(
-        scene,
-        |moment| match moment {
+    let outcome = Playbook::new("is-recognised")
+        .ingress("service", server.port)
+        .downstream("store", server.port)
+        .untyped()
+        .phases(["1s", "3s", "1s"])
+        .run(scene, |moment| match moment {
             Moment::Phase("fault") => client(scene, server.port, &config(2, false), &json!([{ "count": 3 }]))?.report().map(drop),
             _ => Ok(()),
-        },
-    )?;
+        })?;
     Ok(outcome.all_requests("store") > 0)
 }
 

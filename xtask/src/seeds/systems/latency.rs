@@ -32,6 +32,9 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
         Verdict::of(found.patient.verdict() == "pass"),
         format!("over HTTP, a median of {:.0} ms under a delay of 200 ms", found.patient.number("web", "fault", "/latency_ms/p50")?),
     );
-    section.advice.push("**What to configure.** A try's timeout above what the store may take when it is slow, and a budget for when it is not enough.".to_owned());
+    section.advice.push(
+        "**What to configure.** A try's timeout above what the store may take when it is slow, and a budget for when it is not enough."
+            .to_owned(),
+    );
     Ok(section)
 }

@@ -88,7 +88,11 @@ fn budgets(scene: &Scene, section: &mut Section) -> Result<()> {
             shares[1] * 100.0
         ),
     );
-    section.find("C6", Verdict::of_two(shares[0] <= 0.15, true), format!("10% over its whole life, {:.0}% during the failure", shares[0] * 100.0));
+    section.find(
+        "C6",
+        Verdict::of_two(shares[0] <= 0.15, true),
+        format!("10% over its whole life, {:.0}% during the failure", shares[0] * 100.0),
+    );
     Ok(())
 }
 

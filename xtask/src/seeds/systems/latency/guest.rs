@@ -71,7 +71,8 @@ pub(super) fn run(scene: &Scene) -> Result<Found> {
     }
     let outcome = |name: &str| -> Result<Outcome> {
         let (begin, end) = (format!("<<{name}"), format!(">>{name}"));
-        let json = text.split(&begin).nth(1).and_then(|rest| rest.split(&end).next()).with_context(|| format!("the guest printed no {name}"))?;
+        let json =
+            text.split(&begin).nth(1).and_then(|rest| rest.split(&end).next()).with_context(|| format!("the guest printed no {name}"))?;
         Outcome::parse(json, "playbooks/latency.yaml")
     };
     Ok(Found { kernel: kernel.release.clone(), hasty: outcome("hasty")?, patient: outcome("patient")? })
