@@ -22,7 +22,7 @@ pub struct Flow {
     pub begun: u8,
     /// Whose state it is; see `abi::protocol`.
     pub protocol: u8,
-    /// 1 while bytes from beyond the mark are kept in a ring.
+    /// 1 while bytes from beyond the mark are kept in a ring; [`Flow::EARLY`] if nobody has looked at them yet.
     pub stored: u8,
     /// [`Flow::LATE`], [`Flow::LOST`].
     pub flags: u8,
@@ -68,6 +68,8 @@ pub enum Place {
 }
 
 impl Flow {
+    /// In `stored`: bytes came with the end of the handshake.
+    pub const EARLY: u8 = 2;
     /// In `flags`: the direction was joined in its middle.
     pub const LATE: u8 = 1;
     /// In `flags`: bytes were given up, and the machine does not know it yet.

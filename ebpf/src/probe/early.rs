@@ -9,6 +9,7 @@ use aya_ebpf::{bindings::__sk_buff, helpers::generated::bpf_get_smp_processor_id
 use stormdrill_wire::{
     abi::{Addresses, health},
     conn::{Conn, side},
+    flow::Flow,
     ring::{Ranges, Ring},
 };
 
@@ -77,7 +78,7 @@ pub unsafe fn give(conn: *mut Conn, addresses: &Addresses, next: u32) {
         }
         let flow = &raw mut (*conn).flows[side::REQUEST];
         if rings::put((*conn).book.cookie << 1 | side::REQUEST as u64, &raw const (*early).ring) {
-            (*flow).stored = 1;
+            (*flow).stored = Flow::EARLY;
         } else {
             count::health(health::GAPS);
             (*flow).give_up(next.wrapping_add((*early).len));

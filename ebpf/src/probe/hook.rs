@@ -179,7 +179,7 @@ unsafe fn enter(scratch: Scratch, conn: *mut Conn, segment: &Segment, incoming: 
         scratch.fill(segment, side, incoming);
         // What came early is older than anything that leaves.
         let other = (&raw const (*conn).flows).cast::<Flow>().add(side ^ 1);
-        if !incoming && (*other).stored != 0 {
+        if !incoming && (*other).stored == Flow::EARLY {
             scratch.flip_side();
             scratch.set_then(then::OTHER_SIDE);
             scratch.set_stage(stage::RING);

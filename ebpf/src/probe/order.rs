@@ -118,6 +118,7 @@ unsafe fn choose(scratch: Scratch, flow: *mut Flow, key: u64) {
         if !ring.is_null() {
             let end = (*ring).ranges.end_from(mark);
             if end != mark {
+                (*flow).stored = 1;
                 (*flow).stretch.end = end;
                 (*flow).stretch.source = Stretch::RING;
                 return;
