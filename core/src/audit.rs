@@ -1,7 +1,7 @@
 //! The static auditor: reads the configuration of gateways, meshes and clients, and says what one request can become.
 //!
 //! Each file is one layer of a request's path, in order from the edge to the dependency. What a file says is read into
-//! [`Policy`] values ([`nginx`], [`haproxy`], [`envoy`], … do that, and find what is wrong on the way), and the layers
+//! [`Policy`] values (`nginx`, `haproxy`, `envoy`, … do that, and find what is wrong on the way), and the layers
 //! together give the worst case ([`worst`]). Nothing is executed, resolved or looked up: what a file does not say is
 //! either the system's documented default or unknown.
 

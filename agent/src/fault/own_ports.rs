@@ -6,7 +6,7 @@ use std::fs;
 /// How many are spared; the API listens on two addresses at most in practice.
 pub(crate) const MOST: usize = 4;
 
-/// The ports, at most [`MOST`]; none where `/proc` cannot be read.
+/// The ports, at most `MOST`; none where `/proc` cannot be read.
 #[must_use]
 pub fn listening() -> Vec<u16> {
     let own: HashSet<String> = fs::read_dir("/proc/self/fd")

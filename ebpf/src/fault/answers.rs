@@ -110,7 +110,9 @@ pub fn see(ctx: &TcContext) {
         return;
     };
     // SAFETY: this CPU's entry; no other run of these programs comes in between, since they run with softirqs off.
-    unsafe { *place = Place { flow, segment, transport: packet.transport, side: side as u32, unwritten: 0, after: DONE, found: Found::NOTHING } };
+    unsafe {
+        *place = Place { flow, segment, transport: packet.transport, side: side as u32, unwritten: 0, after: DONE, found: Found::NOTHING }
+    };
     // SAFETY: the array holds programs of this type only.
     unsafe { maps::NEXT.tail_call(ctx, READ) };
 }
@@ -129,7 +131,13 @@ pub fn read(ctx: &TcContext) {
         unsafe { maps::NEXT.tail_call(ctx, FRAMES) };
         return;
     }
-    let bytes = Bytes { skb: ctx.as_ptr().cast(), payload: place.segment.payload, seq: place.segment.seq, chunk, token: place.flow << 1 | u64::from(place.side) };
+    let bytes = Bytes {
+        skb: ctx.as_ptr().cast(),
+        payload: place.segment.payload,
+        seq: place.segment.seq,
+        chunk,
+        token: place.flow << 1 | u64::from(place.side),
+    };
     let mut job = Job { bytes, in_hole: false, watch };
     let again = job.read();
     job.watch.act_on_found();
@@ -382,7 +390,12 @@ impl Watch {
     fn find(&self, index: u32, status: u16, piece: Piece) {
         if piece.offset == 0 {
             // SAFETY: this CPU's entry. Volatile, so that the verifier forgets what was written.
-            unsafe { core::ptr::write_volatile(&raw mut (*self.place).found, Found { is_there: 1, index, status: status.into(), at: piece.from.wrapping_sub(self.segment.seq) }) };
+            unsafe {
+                core::ptr::write_volatile(
+                    &raw mut (*self.place).found,
+                    Found { is_there: 1, index, status: status.into(), at: piece.from.wrapping_sub(self.segment.seq) },
+                )
+            };
         }
     }
 

@@ -117,7 +117,8 @@ pub fn matches(ctx: &TcContext, packet: &Packet, rule: &FaultRule, way: Way) -> 
     {
         return false;
     }
-    if flags & BY_PEER_ADDRESS != 0 && !maps::known_peer(far).map_or(flags & UNLISTED_PEER_SELECTED != 0, |value| value == ADDRESS_INCLUDED) {
+    if flags & BY_PEER_ADDRESS != 0 && !maps::known_peer(far).map_or(flags & UNLISTED_PEER_SELECTED != 0, |value| value == ADDRESS_INCLUDED)
+    {
         return false;
     }
     if flags & (BY_FLOW | MEMBERS_SEND | MEMBERS_RECEIVE) == 0 {

@@ -38,7 +38,8 @@ pub fn class(role: u8, addresses: &Addresses) -> Class {
 /// Whether a connection could belong to a named edge if its role were known.
 #[inline(always)]
 pub fn may_be_named(addresses: &Addresses) -> bool {
-    (class(role::INGRESS, addresses).edge as usize) < MAX_NAMED_EDGES || (class(role::DOWNSTREAM, addresses).edge as usize) < MAX_NAMED_EDGES
+    (class(role::INGRESS, addresses).edge as usize) < MAX_NAMED_EDGES
+        || (class(role::DOWNSTREAM, addresses).edge as usize) < MAX_NAMED_EDGES
 }
 
 /// 0 if the rule matches. By arithmetic and with one comparison at the end, for the sake of the verifier: it would follow

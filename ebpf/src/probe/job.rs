@@ -5,19 +5,9 @@
 //! the connection again; what goes on from burst to burst lies in the connection's memory.
 
 use aya_ebpf::bindings::__sk_buff;
-use stormdrill_wire::{
-    flow::Flow,
-    read::Run,
-    recogniser::Recogniser,
-};
+use stormdrill_wire::{flow::Flow, read::Run, recogniser::Recogniser};
 
-use crate::{
-    conns,
-    maps::CHUNKS,
-    packet::Bytes,
-    scratch::Scratch,
-    watch::Watch,
-};
+use crate::{conns, maps::CHUNKS, packet::Bytes, scratch::Scratch, watch::Watch};
 
 /// Bursts that a stretch may take at most. Enough for 64 KiB of the smallest messages.
 pub const BURSTS: u32 = 1024;

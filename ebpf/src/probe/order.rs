@@ -1,6 +1,6 @@
 //! What comes before its turn is kept, and read when its turn has come.
 
-use aya_ebpf::{bindings::__sk_buff, helpers::generated::bpf_skb_load_bytes, maps::ProgramArray, programs::SkBuffContext, EbpfContext};
+use aya_ebpf::{EbpfContext, bindings::__sk_buff, helpers::generated::bpf_skb_load_bytes, maps::ProgramArray, programs::SkBuffContext};
 use stormdrill_wire::{
     abi::{EventHeader, MAX_NAMED_EDGES, health, kind, protocol},
     conn::{Book, side},
@@ -63,10 +63,7 @@ unsafe fn keep(skb: *mut __sk_buff, scratch: Scratch, book: *mut Book, flow: *mu
         let ring = if (*flow).stored == 0 { rings::create(key) } else { rings::get(key) };
         if !ring.is_null() {
             (*flow).stored = 1;
-            if Ranges::reaches(mark, end)
-                && copy(skb, scratch.payload(), seq, ring, from, end)
-                && (*ring).ranges.add(mark, from, end)
-            {
+            if Ranges::reaches(mark, end) && copy(skb, scratch.payload(), seq, ring, from, end) && (*ring).ranges.add(mark, from, end) {
                 scratch.set_stage(stage::RING);
                 return;
             }

@@ -28,9 +28,7 @@ pub fn create(key: u64) -> *mut Ring {
 #[inline(always)]
 pub fn put(key: u64, contents: *const Ring) -> bool {
     // SAFETY: both lie in maps or on the stack.
-    unsafe {
-        bpf_map_update_elem((&raw const RINGS).cast_mut().cast(), (&raw const key).cast(), contents.cast(), BPF_ANY as u64) == 0
-    }
+    unsafe { bpf_map_update_elem((&raw const RINGS).cast_mut().cast(), (&raw const key).cast(), contents.cast(), BPF_ANY as u64) == 0 }
 }
 
 /// Frees the ring of a side.
