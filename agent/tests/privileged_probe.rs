@@ -563,11 +563,8 @@ fn a_cgroup_that_is_not_there_is_named() {
 
 #[test]
 fn the_verifier_is_far_from_its_limit() {
-    let start = std::time::Instant::now();
     let probe = attach(&both_ends(PORT));
-    println!("attached in {:?}", start.elapsed());
     for (program, instructions) in probe.verified() {
-        println!("{program}: {instructions} instructions verified");
         assert!(instructions < 800_000, "{program}: {instructions} instructions verified");
     }
 }

@@ -21,7 +21,7 @@ use stormdrill_wire::recogniser::{Note, Piece};
 use crate::maps;
 use crate::packet::{Packet, TCP};
 use crate::rewrite;
-use crate::segment::{self, Bytes, SYN, Segment, within};
+use crate::segment::{self, Bytes, SYN, Segment, load8, within};
 use crate::select::{self, Way};
 
 /// Places in the array of programs.
@@ -473,15 +473,6 @@ impl Sink for Watch {
 
     #[inline(always)]
     fn foreign(&mut self) {}
-}
-
-/// Eight bytes anywhere in the packet, in network order.
-#[inline(always)]
-fn load8(skb: *mut __sk_buff, offset: u32) -> Option<u64> {
-    let mut word = 0_u64;
-    // SAFETY: the helper writes eight bytes, or fails.
-    let result = unsafe { bpf_skb_load_bytes(skb.cast(), offset, (&raw mut word).cast(), 8) };
-    if result == 0 { Some(u64::from_be(word)) } else { None }
 }
 
 /// One number for the connection, the same from both directions: the end that answers comes first.

@@ -104,3 +104,12 @@ pub fn within<const N: usize>(len: u32) -> u32 {
     unsafe { asm!("{0} = {0}", inout(reg) less_one, options(nomem, nostack, preserves_flags)) };
     (less_one & (N as u64 - 1)) as u32 + 1
 }
+
+/// Eight bytes anywhere in the packet, in network order.
+#[inline(always)]
+pub fn load8(skb: *mut __sk_buff, offset: u32) -> Option<u64> {
+    let mut word = 0_u64;
+    // SAFETY: the helper writes eight bytes, or fails.
+    let result = unsafe { bpf_skb_load_bytes(skb.cast(), offset, (&raw mut word).cast(), 8) };
+    if result == 0 { Some(u64::from_be(word)) } else { None }
+}

@@ -214,6 +214,8 @@ const _: () = assert!(size_of::<Frames>() == 24);
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may stop at the first thing that is wrong")]
+
     use super::*;
 
     /// Feeds a stream in pieces; gives the offsets of the bytes that were told as statuses.
