@@ -336,7 +336,7 @@ fn redis_under_loss_counts_the_same_commands() {
         run("redis-benchmark", &[tcp.as_slice(), &["-n", "2000", "-c", "5", "-P", "20", "-d", "300", "-t", "set,get"]].concat());
         let made = processed() - first - 2;
         for counts in counts(probe) {
-            // Segments of one connection that two CPUs hand over at the same time are read at the same time: docs/protocols.md.
+            // A known defect, docs/protocols.md: of pipelined commands a few are missed, and it is not known why. Never more than there are.
             assert!(counts.requests <= made && counts.requests * 1000 >= made * 997, "{made}: {counts:?}");
         }
     });
