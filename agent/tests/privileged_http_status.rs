@@ -255,11 +255,6 @@ impl Drop for Nghttpd {
     }
 }
 
-/// Whether the tools for HTTP/2 are there; without them its tests have nothing to ask.
-fn has_nghttp2() -> bool {
-    ["nghttpd", "h2load"].into_iter().all(|tool| Command::new(tool).arg("--version").output().is_ok())
-}
-
 /// How many answers of each hundred came to so many requests over HTTP/2.
 fn h2load(port: u16, requests: u64, connections: u64) -> [u64; 4] {
     let (requests, connections) = (requests.to_string(), connections.to_string());
@@ -273,9 +268,6 @@ fn h2load(port: u16, requests: u64, connections: u64) -> [u64; 4] {
 
 #[test]
 fn a_share_of_http2_answers_gets_a_status_of_the_static_table_and_others_are_left_alone() {
-    if !has_nghttp2() {
-        return;
-    }
     in_namespace(|| {
         let state = tempfile::tempdir().unwrap();
         let _server = Nghttpd::start(8085);
@@ -305,9 +297,6 @@ fn a_share_of_http2_answers_gets_a_status_of_the_static_table_and_others_are_lef
 
 #[test]
 fn http2_answers_of_another_host_have_right_checksums_and_an_open_connection_is_joined() {
-    if !has_nghttp2() {
-        return;
-    }
     in_namespace(|| {
         let peer = Peer::new();
         let state = tempfile::tempdir().unwrap();
