@@ -220,7 +220,8 @@ fn a_load_that_could_not_keep_its_schedule_is_invalid() {
         drill.signal(Signal::SIGCONT);
         let result = drill.end();
         assert_eq!(verdict(&result), (Some(3), "invalid", "invalid"), "{result:#?}");
-        assert!(text(&result.json, "/expectations/0/reason").contains("started requests late"), "{result:#?}");
+        let reason = text(&result.json, "/expectations/0/reason");
+        assert!(reason.contains("started requests late") || reason.contains("stormdrill itself was held up"), "{result:#?}");
     });
 }
 
@@ -403,7 +404,8 @@ fn a_delay_is_refused_where_the_kernel_has_no_netem_and_accepted_where_it_has() 
             let ended = drill.end_without_result();
             assert_eq!(ended.code, Some(2), "{ended:#?}");
             assert!(!ended.stderr.contains("baseline:"), "it began: {ended:#?}");
-            assert!(ended.stderr.contains(&format!("-{}", capability::kernel_release())), "no package for the running kernel: {ended:#?}");
+            // What is said of the running kernel: the package for it, or that no distribution built it.
+            assert!(ended.stderr.contains(&capability::kernel_release()), "nothing about the running kernel: {ended:#?}");
             assert!(ended.stderr.contains("sch_netem"), "{ended:#?}");
         }
         assert_eq!(dump(), before);
