@@ -281,8 +281,15 @@ fn http2_streams_are_counted_as_nginx_and_h2load_count_them() {
     });
 }
 
+/// Keeps this process, and those that it starts from now on, to some CPUs.
+fn on_cpus(cpus: &str) {
+    run("taskset", &["--all-tasks", "--pid", "--cpu-list", cpus, &std::process::id().to_string()]);
+}
+
 /// Thirty percent of all packets between two namespaces are lost, both ways, while the work is done.
 fn under_loss(port: u16, start: impl FnOnce() -> Server + Send + 'static, work: impl FnOnce(&Server, &mut Probe) + Send) {
+    // The hooks run before TCP takes the socket's lock: what two CPUs hand over at the same instant is not told apart (docs/protocols.md).
+    on_cpus("0");
     in_namespace(|| {
         let peer = Peer::new();
         // Else most of the time is spent on waiting for the first retransmission.
@@ -305,6 +312,20 @@ fn under_loss(port: u16, start: impl FnOnce() -> Server + Send + 'static, work: 
         assert!(fault.remove_blocking().error.is_none());
         assert_eq!(probe.snapshot().unwrap().health.gaps, 0);
     });
+    on_cpus("0-1023");
+}
+
+/// Twenty times twenty commands of 300 bytes at once, and their answers.
+fn set_in_pipelines(address: &str, client: usize) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let (key, value) = (format!("key-{client}"), "v".repeat(300));
+    let command = format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n$300\r\n{value}\r\n", key.len());
+    for _ in 0..20 {
+        stream.write_all(command.repeat(20).as_bytes()).unwrap();
+        let mut answers = [0; 20 * b"+OK\r\n".len()];
+        stream.read_exact(&mut answers).unwrap();
+        assert_eq!(answers.as_slice(), b"+OK\r\n".repeat(20));
+    }
 }
 
 #[test]
@@ -333,11 +354,19 @@ fn redis_under_loss_counts_the_same_commands() {
         run("redis-benchmark", &[tcp.as_slice(), &["-n", "150", "-c", "50", "-k", "0", "-t", "set"]].concat());
         let made = processed() - first - 1;
         assert_counts(probe, made, made, 0);
-        run("redis-benchmark", &[tcp.as_slice(), &["-n", "2000", "-c", "5", "-P", "20", "-d", "300", "-t", "set,get"]].concat());
+        // Every command is answered before the connection ends; redis-benchmark leaves some behind.
+        std::thread::scope(|scope| {
+            for client in 0..5 {
+                let address = format!("10.9.0.2:{port}");
+                scope.spawn(move || set_in_pipelines(&address, client));
+            }
+        });
         let made = processed() - first - 2;
+        assert!(made >= 5 * 20 * 20, "{made}");
         for counts in counts(probe) {
-            // A known defect, docs/protocols.md: of pipelined commands a few are missed, and it is not known why. Never more than there are.
-            assert!(counts.requests <= made && counts.requests * 1000 >= made * 997, "{made}: {counts:?}");
+            // Not so the answers: a known defect, docs/protocols.md. Never more than there are.
+            assert_eq!(counts.requests, made, "{counts:?}");
+            assert!(counts.responses <= made, "{made}: {counts:?}");
         }
     });
 }
