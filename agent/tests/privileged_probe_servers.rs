@@ -250,6 +250,8 @@ fn postgres_counts_the_same_statements() {
 
 #[test]
 fn http2_streams_are_counted_as_nginx_and_h2load_count_them() {
+    // A known defect, docs/protocols.md: two CPUs at the same instant.
+    on_cpus("0");
     in_namespace(|| {
         let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
         let root = dir.path().display();
@@ -279,6 +281,7 @@ fn http2_streams_are_counted_as_nginx_and_h2load_count_them() {
         let health = probe.snapshot().unwrap().health;
         assert_eq!(Health { events_lost: 0, ..health }, Health::default());
     });
+    on_cpus("0-1023");
 }
 
 /// Keeps this process, and those that it starts from now on, to some CPUs.
