@@ -251,7 +251,7 @@ fn postgres_counts_the_same_statements() {
 #[test]
 fn http2_streams_are_counted_as_nginx_and_h2load_count_them() {
     // A known defect, docs/protocols.md: two CPUs at the same instant.
-    on_cpus("0");
+    let _cpu = OneCpu::keep();
     in_namespace(|| {
         let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
         let root = dir.path().display();
@@ -281,18 +281,32 @@ fn http2_streams_are_counted_as_nginx_and_h2load_count_them() {
         let health = probe.snapshot().unwrap().health;
         assert_eq!(Health { events_lost: 0, ..health }, Health::default());
     });
-    on_cpus("0-1023");
 }
 
-/// Keeps this process, and those that it starts from now on, to some CPUs.
-fn on_cpus(cpus: &str) {
-    run("taskset", &["--all-tasks", "--pid", "--cpu-list", cpus, &std::process::id().to_string()]);
+/// While it lives, this process and those that it starts keep to one CPU.
+struct OneCpu;
+
+impl OneCpu {
+    fn keep() -> Self {
+        Self::keep_to("0");
+        Self
+    }
+
+    fn keep_to(cpus: &str) {
+        run("taskset", &["--all-tasks", "--pid", "--cpu-list", cpus, &std::process::id().to_string()]);
+    }
+}
+
+impl Drop for OneCpu {
+    fn drop(&mut self) {
+        Self::keep_to("0-1023");
+    }
 }
 
 /// Thirty percent of all packets between two namespaces are lost, both ways, while the work is done.
 fn under_loss(port: u16, start: impl FnOnce() -> Server + Send + 'static, work: impl FnOnce(&Server, &mut Probe) + Send) {
     // The hooks run before TCP takes the socket's lock: what two CPUs hand over at the same instant is not told apart (docs/protocols.md).
-    on_cpus("0");
+    let _cpu = OneCpu::keep();
     in_namespace(|| {
         let peer = Peer::new();
         // Else most of the time is spent on waiting for the first retransmission.
@@ -315,7 +329,6 @@ fn under_loss(port: u16, start: impl FnOnce() -> Server + Send + 'static, work: 
         assert!(fault.remove_blocking().error.is_none());
         assert_eq!(probe.snapshot().unwrap().health.gaps, 0);
     });
-    on_cpus("0-1023");
 }
 
 /// Twenty times twenty commands of 300 bytes at once, and their answers.

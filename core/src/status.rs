@@ -64,7 +64,8 @@ impl Status {
     }
 }
 
-const GRPC: [&str; 17] = [
+/// gRPC statuses by number; 0 is success.
+pub(crate) const GRPC: [&str; 17] = [
     "OK",
     "CANCELLED",
     "UNKNOWN",

@@ -295,8 +295,8 @@ unsafe impl Recogniser for Mysql {
 
     #[inline(always)]
     fn lose(&mut self, book: &mut Book, side: usize) {
-        if side == side::RESPONSE && book.awaits() {
-            book.response_count = book.request_count.wrapping_sub(1);
+        if side == side::RESPONSE {
+            book.forget_answers();
         }
         self.phase = phase::LOST;
     }

@@ -393,9 +393,7 @@ unsafe impl Recogniser for Postgres {
     #[inline(always)]
     fn lose(&mut self, book: &mut Book, side: usize) {
         if side == side::RESPONSE {
-            if book.awaits() {
-                book.response_count = book.request_count.wrapping_sub(1);
-            }
+            book.forget_answers();
             // Only the last group can still be open.
             let groups = book.of_requests & COUNT;
             if groups != book.of_responses & COUNT {

@@ -67,9 +67,8 @@ unsafe impl Recogniser for Machine {
 
     #[inline(always)]
     fn lose(&mut self, book: &mut Book, side: usize) {
-        // The answers that were missed are not known: what comes next is taken for the latest request's.
-        if side == side::RESPONSE && book.awaits() {
-            book.response_count = book.request_count.wrapping_sub(1);
+        if side == side::RESPONSE {
+            book.forget_answers();
         }
         self.forget_place();
     }
