@@ -7,6 +7,8 @@ pub mod units;
 
 mod wording;
 
+mod yaml;
+
 pub mod edge;
 
 pub mod playbook;

@@ -1,17 +1,14 @@
-//! Pass one: YAML to a tree of values with places. The only module that knows the YAML library and serde.
+//! Pass one: YAML to a tree of values with places.
 //!
 //! The tree is untyped on purpose. A struct that serde fills would stop at the first wrong type; a tree lets pass two
 //! find every problem in one go. Aliases are followed, within limits; merge keys (`<<`) are keys like any other, hence unknown.
 
-use std::fmt;
-
-use serde::Deserialize;
-use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
 use serde_saphyr::{NonFiniteFloatPolicy, Spanned};
 
 use super::node::{Node, Value};
 use super::problem::{Code, Draft, Place, Problems, Source};
+use crate::yaml::{self, Raw};
 
 mod text;
 
@@ -28,8 +25,7 @@ pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Option<Node> {
         problems.report(Draft::new(Code::Syntax, &whole, message));
         return None;
     }
-    // The parser skips a byte order mark; places are counted from behind it.
-    let skipped = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+    let skipped = yaml::mark(text);
     let source = Text { text: &text[skipped..], offset: skipped, source: Source::File };
     match parse(source.text) {
         Ok(raw) => Some(source.node(&raw)),
@@ -76,94 +72,6 @@ fn parse(text: &str) -> Result<Spanned<Raw>, serde_saphyr::Error> {
         with_snippet: false,
     };
     serde_saphyr::from_str_with_options(text, options)
-}
-
-/// A value as the YAML library hands it over.
-enum Raw {
-    /// Nothing, or a scalar that the library took for a number or a truth value: its text is in the source.
-    Typed,
-    Text(String),
-    List(Vec<Spanned<Raw>>),
-    Map(Vec<(Spanned<Raw>, Spanned<Raw>)>),
-}
-
-impl<'de> Deserialize<'de> for Raw {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(RawVisitor)
-    }
-}
-
-struct RawVisitor;
-
-impl<'de> Visitor<'de> for RawVisitor {
-    type Value = Raw;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value, a list or a mapping")
-    }
-
-    fn visit_unit<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Typed)
-    }
-
-    fn visit_none<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Typed)
-    }
-
-    fn visit_some<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Raw, E> {
-        Ok(Raw::Typed)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Raw, E> {
-        Ok(Raw::Typed)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Raw, E> {
-        Ok(Raw::Typed)
-    }
-
-    fn visit_i128<E>(self, _: i128) -> Result<Raw, E> {
-        Ok(Raw::Typed)
-    }
-
-    fn visit_u128<E>(self, _: u128) -> Result<Raw, E> {
-        Ok(Raw::Typed)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Raw, E> {
-        Ok(Raw::Typed)
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Raw, E> {
-        Ok(Raw::Text(text.to_owned()))
-    }
-
-    fn visit_bytes<E: serde::de::Error>(self, _: &[u8]) -> Result<Raw, E> {
-        Err(E::custom("binary values have no place in a playbook"))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Raw, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element()? {
-            list.push(item);
-        }
-        Ok(Raw::List(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Raw, A::Error> {
-        let mut map = Vec::new();
-        while let Some((key, value)) = entries.next_entry::<Spanned<Raw>, Spanned<Raw>>()? {
-            if matches!(key.value, Raw::List(_) | Raw::Map(_)) {
-                return Err(A::Error::custom("a key must be a single word"));
-            }
-            map.push((key, value));
-        }
-        Ok(Raw::Map(map))
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use serde_saphyr::{Location, Spanned};
 
 use super::super::node::{Entry, Key, Node, Value};
 use super::super::problem::{Code, Draft, Place, Source};
-use super::Raw;
+use crate::yaml::{self, Raw};
 
 /// A text with its position in the whole that places refer to.
 pub(super) struct Text<'a> {
@@ -18,7 +18,7 @@ impl Text<'_> {
         let mut place = self.located(&raw.referenced);
         let value = match &raw.value {
             Raw::Typed => match self.written(&raw.defined) {
-                "" | "~" | "null" | "Null" | "NULL" => Value::Null,
+                written if yaml::is_null(written) => Value::Null,
                 written => Value::Scalar(written.to_owned()),
             },
             Raw::Text(text) => Value::Scalar(text.clone()),
@@ -48,30 +48,16 @@ impl Text<'_> {
 
     /// The source text of a location.
     fn written(&self, location: &Location) -> &str {
-        let (start, end) = self.bytes(location);
-        self.text.get(start..end).unwrap_or_default()
+        &self.text[yaml::range(self.text, location)]
     }
 
     fn located(&self, location: &Location) -> Place {
-        let (start, end) = self.bytes(location);
-        self.place(start, end)
+        let range = yaml::range(self.text, location);
+        self.place(range.start, range.end)
     }
 
     pub(super) fn place(&self, start: usize, end: usize) -> Place {
         Place { source: self.source, start: self.offset + start, end: self.offset + end }
-    }
-
-    /// Byte range of a location, on character boundaries whatever the library says.
-    fn bytes(&self, location: &Location) -> (usize, usize) {
-        let span = location.span();
-        let number = |value: Option<u64>| value.and_then(|value| usize::try_from(value).ok());
-        let start = number(span.byte_offset()).unwrap_or(0);
-        let start = self.text.floor_char_boundary(start.min(self.text.len()));
-        let end = start.saturating_add(number(span.byte_len()).unwrap_or(0));
-        let end = self.text.floor_char_boundary(end.min(self.text.len()));
-        // A block's extent ends before the next token, which may be lines below: show its own text only.
-        let shown = self.text[start..end].trim_end();
-        (start, start + shown.len())
     }
 
     /// The place of the single character at a byte offset; empty at the end of a line.
@@ -80,22 +66,9 @@ impl Text<'_> {
         self.place(start, start + next.map_or(0, char::len_utf8))
     }
 
-    /// Errors come with line and column (in characters, from one) only.
-    fn error_place(&self, location: &Location) -> Place {
-        let number = |value: u64| usize::try_from(value.saturating_sub(1)).unwrap_or(usize::MAX);
-        let mut start = 0;
-        let mut lines = self.text.split_inclusive('\n');
-        for line in lines.by_ref().take(number(location.line())) {
-            start += line.len();
-        }
-        let line = lines.next().unwrap_or_default().trim_end();
-        let column = line.char_indices().nth(number(location.column())).map_or(line.len(), |(at, _)| at);
-        self.character(start + column)
-    }
-
     pub(super) fn syntax_error(&self, error: &serde_saphyr::Error) -> Draft {
         let error = error.without_snippet();
-        let place = error.location().map_or_else(|| self.place(0, 0), |location| self.error_place(&location));
+        let place = error.location().map_or_else(|| self.place(0, 0), |location| self.character(yaml::error_at(self.text, &location)));
         match error {
             serde_saphyr::Error::MultipleDocuments { .. } => Draft::new(Code::Syntax, &place, "more than one document")
                 .label("the second starts here")
@@ -105,12 +78,7 @@ impl Text<'_> {
             | serde_saphyr::Error::AliasReplayStackDepthExceeded { .. } => {
                 Draft::new(Code::Syntax, &place, "larger or deeper than any playbook").label("reading stopped here")
             }
-            _ => {
-                // The caret tells the place better than the library's words do.
-                let text = error.to_string();
-                let end = text.find(" at line ").or_else(|| text.find('\n')).unwrap_or(text.len());
-                Draft::new(Code::Syntax, &place, &text[..end]).label("this cannot be read as YAML")
-            }
+            _ => Draft::new(Code::Syntax, &place, yaml::message(error)).label("this cannot be read as YAML"),
         }
     }
 }
