@@ -1,7 +1,9 @@
 //! One connection as the kernel keeps it in the socket's storage.
 //!
 //! The hooks of the two directions may run at the same time on two CPUs, so every field has one writer: the request
-//! side, the response side, the ingress hook, the egress hook, or `sock_ops` (which holds the socket).
+//! side, the response side, the ingress hook, the egress hook, or `sock_ops` (which holds the socket). What leaves a socket passes
+//! its hook under the socket's lock. What arrives does not: two packets of one connection may be looked at on two CPUs at once,
+//! so whoever reads what arrives takes [`Conn::reading`] first.
 
 use crate::abi::{protocol, role};
 use crate::flow::Flow;
@@ -14,6 +16,18 @@ pub struct Conn {
     pub flows: [Flow; 2],
     /// What belongs to the connection as a whole.
     pub book: Book,
+    /// Held while `reading` is changed: the kernel's own lock, known by its name and place in the map's type information.
+    pub lock: bpf_spin_lock,
+    /// 1 while somebody reads what arrives.
+    pub reading: u32,
+}
+
+/// A lock of the kernel's, for its programs only.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct bpf_spin_lock {
+    /// The kernel's.
+    pub val: u32,
 }
 
 /// The part of [`Conn`] that both directions look at.
@@ -63,13 +77,17 @@ impl Conn {
     #[must_use]
     pub const fn fresh(role: u8, next_in: u32, next_out: u32) -> Self {
         let (requests, responses) = if role == role::INGRESS { (next_in, next_out) } else { (next_out, next_in) };
-        Self { flows: [Flow::new(requests), Flow::new(responses)], book: Book::new(role) }
+        Self::of([Flow::new(requests), Flow::new(responses)], role)
     }
 
     /// A connection that was open before. Each direction begins with its next segment.
     #[must_use]
     pub const fn found(role: u8) -> Self {
-        Self { flows: [Flow::joined_late(), Flow::joined_late()], book: Book::new(role) }
+        Self::of([Flow::joined_late(), Flow::joined_late()], role)
+    }
+
+    const fn of(flows: [Flow; 2], role: u8) -> Self {
+        Self { flows, book: Book::new(role), lock: bpf_spin_lock { val: 0 }, reading: 0 }
     }
 }
 
@@ -138,4 +156,4 @@ impl Book {
     }
 }
 
-const _: () = assert!(size_of::<Conn>() == 192 && size_of::<Book>() == 64);
+const _: () = assert!(size_of::<Conn>() == 200 && size_of::<Book>() == 64);

@@ -148,7 +148,7 @@ impl Replay {
     }
 
     fn adopt(&mut self, side: usize) {
-        let Conn { flows, book } = &mut self.conn;
+        let Conn { flows, book, .. } = &mut self.conn;
         let flow = &mut flows[side & 1];
         match book.protocol {
             protocol::HTTP1 => flow.adopt::<Machine>(book, side),
@@ -205,7 +205,7 @@ impl Replay {
     }
 
     fn run<M: Recogniser>(&mut self, side: usize, seq: u32, bytes: &[u8], observer: &mut impl Observer) -> bool {
-        let Conn { flows, book } = &mut self.conn;
+        let Conn { flows, book, .. } = &mut self.conn;
         let flow = &mut flows[side & 1];
         let ring = &self.rings[side & 1];
         let mut payload = Slice { bytes, seq, ring, chunk: [b'\n'; CHUNK + 16] };

@@ -180,7 +180,8 @@ impl Object {
     pub(crate) fn set_requests(&mut self, requests: &RequestRule) -> Result<(), ObjectError> {
         let map = |map| move |source| ObjectError::Map { map, source };
         array::<RequestRule>(&mut self.ebpf, "REQUESTS")?.set(0, requests, 0).map_err(map("REQUESTS"))?;
-        let blank = Exchange { conn: Conn::found(role::INGRESS), ..Exchange::default() };
+        let Conn { flows, book, .. } = Conn::found(role::INGRESS);
+        let blank = Exchange { flows, book, ..Exchange::default() };
         array::<Exchange>(&mut self.ebpf, "BLANK")?.set(0, blank, 0).map_err(map("BLANK"))
     }
 

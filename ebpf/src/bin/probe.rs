@@ -34,6 +34,8 @@ mod packet;
 mod rings;
 #[path = "../probe/scratch.rs"]
 mod scratch;
+#[path = "../probe/turn.rs"]
+mod turn;
 #[path = "../probe/watch.rs"]
 mod watch;
 
@@ -66,16 +68,30 @@ bursts! {
     burst_passive: Passive;
 }
 
+/// Waits until a connection's arrivals may be read; see `turn`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn wait_turn(skb: *mut __sk_buff) -> u32 {
+    turn::wait(skb, glance_turn)
+}
+
+/// A part of that wait.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn glance_turn(skb: *mut __sk_buff) -> u32 {
+    turn::glance(skb)
+}
+
 /// Segments that reach a socket.
 #[cgroup_skb(ingress)]
 pub fn probe_ingress(ctx: SkBuffContext) -> i32 {
-    hook::see(&ctx, true, &maps::INGRESS_PROGRAMS, burst_http1)
+    hook::see(&ctx, true, &maps::INGRESS_PROGRAMS, burst_http1, wait_turn)
 }
 
 /// Segments that leave a socket.
 #[cgroup_skb(egress)]
 pub fn probe_egress(ctx: SkBuffContext) -> i32 {
-    hook::see(&ctx, false, &maps::EGRESS_PROGRAMS, burst_http1)
+    hook::see(&ctx, false, &maps::EGRESS_PROGRAMS, burst_http1, wait_turn)
 }
 
 /// The programs that the hooks call: for each direction one, since an array holds programs of one attach type only.

@@ -255,8 +255,8 @@ impl Job {
         // SAFETY: as in `read`; the two lie apart.
         unsafe {
             let (exchange, side) = (self.watch.exchange, self.watch.side & 1);
-            let flows = if self.in_hole { &raw mut (*exchange).holes } else { &raw mut (*exchange).conn.flows };
-            (&mut *flows.cast::<Flow>().add(side), &mut (*exchange).conn.book)
+            let flows = if self.in_hole { &raw mut (*exchange).holes } else { &raw mut (*exchange).flows };
+            (&mut *flows.cast::<Flow>().add(side), &mut (*exchange).book)
         }
     }
 }
@@ -338,7 +338,7 @@ impl Watch {
     fn may_be_frames(&self) -> bool {
         // SAFETY: as in `Job::read`.
         unsafe {
-            if (*self.exchange).conn.book.request_count != 0 {
+            if (*self.exchange).book.request_count != 0 {
                 return false;
             }
             let frames = &mut (*self.exchange).frames;
@@ -424,7 +424,7 @@ impl Watch {
     #[inline(always)]
     fn give_up(&self) {
         // SAFETY: as in `Job::read`.
-        let flow = unsafe { &mut (*self.exchange).conn.flows[self.side & 1] };
+        let flow = unsafe { &mut (*self.exchange).flows[self.side & 1] };
         flow.give_up(self.segment.seq.wrapping_add(self.segment.len));
     }
 

@@ -9,7 +9,7 @@ use stormdrill_wire::{
 
 use crate::{
     conns, count,
-    hook::program,
+    hook::{self, program},
     maps::CHUNKS,
     packet::Bytes,
     scratch::{Scratch, stage},
@@ -20,7 +20,7 @@ use crate::{
 #[inline(always)]
 pub fn look(ctx: &SkBuffContext, programs: &ProgramArray) -> i32 {
     look_at(ctx, programs);
-    1
+    hook::leave(ctx)
 }
 
 #[inline(always)]

@@ -17,7 +17,7 @@ use crate::{
     events::{Sender, Subject},
     maps::FOUND,
     packet::{self, Segment},
-    rings,
+    rings, turn,
 };
 
 const LISTEN: u32 = 10;
@@ -52,8 +52,18 @@ pub fn adopt(skb: *mut __sk_buff, sk: *mut bpf_sock, segment: &Segment, incoming
             count::health(health::STORAGE_FAILED);
             return Adoption::None;
         }
-        *conn = Conn::found(role);
+        // Another packet of the connection, on another CPU, may be as far.
+        if !turn::take(conn) {
+            return Adoption::Done;
+        }
+        if (*conn).book.cookie != 0 {
+            turn::give_back(conn);
+            return Adoption::Done;
+        }
+        let found = Conn::found(role);
+        ((*conn).flows, (*conn).book) = (found.flows, found.book);
         (*conn).book.cookie = cookie;
+        turn::give_back(conn);
         (*conn).book.life = Book::FOUND_OPEN;
         if role == role::UNKNOWN {
             (*conn).book.life = Book::FOUND_OPEN | Book::ROLE_GIVEN_UP;

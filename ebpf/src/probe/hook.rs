@@ -22,9 +22,13 @@ use crate::{
     job::BURSTS,
     packet::{self, Packet, Segment},
     scratch::{Scratch, stage, then},
+    turn,
 };
 
 const PASS: i32 = 1;
+
+/// A function that the verifier goes through once, whoever calls it.
+pub type Called = extern "C" fn(*mut __sk_buff) -> u32;
 
 /// Places in the program arrays: the hook itself, one for each protocol that needs a program of its own, and the rest.
 pub mod program {
@@ -51,38 +55,62 @@ struct Arrival {
 
 /// Looks at one packet.
 #[inline(always)]
-pub fn see(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray, burst: extern "C" fn(*mut __sk_buff) -> u32) -> i32 {
+pub fn see(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray, burst: Called, wait: Called) -> i32 {
+    dispatch(ctx, incoming, programs, burst, wait);
+    leave(ctx)
+}
+
+/// What a packet's last program does: what it reads may be read by others again.
+#[inline(always)]
+pub fn leave(ctx: &SkBuffContext) -> i32 {
+    let skb: *mut __sk_buff = ctx.as_ptr().cast();
+    // SAFETY: the context; a non-null value of the storage map.
+    unsafe {
+        let scratch = Scratch::of(skb);
+        if scratch.is_held()
+            && let Some(conn) = conns::of(skb)
+        {
+            scratch.set_held(false);
+            turn::give_back(conn);
+        }
+    }
+    PASS
+}
+
+#[inline(always)]
+fn dispatch(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray, burst: Called, wait: Called) {
     let skb: *mut __sk_buff = ctx.as_ptr().cast();
     // SAFETY: the context; the arrays hold programs of this type only; `conn` is a non-null value of the storage map.
     unsafe {
         let scratch = Scratch::of(skb);
         let conn = if scratch.stage() == stage::ENTRY {
             let Some(arrival) = arrival(ctx, incoming) else {
-                return PASS;
+                return;
             };
             let conn = conns::get(arrival.sk);
             if conn.is_null() {
                 if arrival.segment.len > 0 || arrival.segment.flags & (packet::FIN | packet::RST) != 0 {
                     programs.tail_call(ctx, program::ADOPT);
                 }
-                return PASS;
+                return;
             }
-            if !enter(scratch, conn, &arrival.segment, incoming) {
-                return PASS;
+            if !enter(skb, scratch, conn, &arrival.segment, incoming, wait) {
+                return;
             }
             if scratch.stage() == stage::RING {
                 programs.tail_call(ctx, program::ORDER);
-                return PASS;
+                return;
             }
             conn
         } else if let Some(conn) = conns::of(skb) {
             conn
         } else {
-            return PASS;
+            return;
         };
         let protocol = (*conn).book.protocol;
         if protocol == protocol::HTTP1 {
-            return observe::<Machine>(ctx, scratch, conn, programs, burst);
+            observe::<Machine>(ctx, scratch, conn, programs, burst);
+            return;
         }
         let place = if protocol == protocol::ANY {
             program::DETECT
@@ -93,20 +121,19 @@ pub fn see(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray, burst: 
         };
         programs.tail_call(ctx, place);
     }
-    PASS
 }
 
 /// Reads what is to be read in a program of its own.
 #[inline(always)]
-pub fn read_on<M: Recogniser>(ctx: &SkBuffContext, programs: &ProgramArray, burst: extern "C" fn(*mut __sk_buff) -> u32) -> i32 {
+pub fn read_on<M: Recogniser>(ctx: &SkBuffContext, programs: &ProgramArray, burst: Called) -> i32 {
     let skb: *mut __sk_buff = ctx.as_ptr().cast();
     // SAFETY: the context.
     unsafe {
         if let Some(conn) = conns::of(skb) {
-            return observe::<M>(ctx, Scratch::of(skb), conn, programs, burst);
+            observe::<M>(ctx, Scratch::of(skb), conn, programs, burst);
         }
     }
-    PASS
+    leave(ctx)
 }
 
 /// Gives a connection without state one if it can, and then has its packet looked at.
@@ -157,7 +184,7 @@ fn arrival(ctx: &SkBuffContext, incoming: bool) -> Option<Arrival> {
 
 /// Books what a packet tells besides its data, and notes what is to be done with it; whether that is anything.
 #[inline(always)]
-unsafe fn enter(scratch: Scratch, conn: *mut Conn, segment: &Segment, incoming: bool) -> bool {
+unsafe fn enter(skb: *mut __sk_buff, scratch: Scratch, conn: *mut Conn, segment: &Segment, incoming: bool, wait: Called) -> bool {
     // SAFETY: `conn` is a non-null value of the storage map; fields are reached one at a time, so that no two references
     // overlap.
     unsafe {
@@ -177,11 +204,28 @@ unsafe fn enter(scratch: Scratch, conn: *mut Conn, segment: &Segment, incoming: 
         }
         let side = (*book).side(incoming);
         scratch.fill(segment, side, incoming);
-        // What came early is older than anything that leaves.
+        if incoming {
+            if segment.len == 0 {
+                return false;
+            }
+            // The wait is a function that the verifier goes through once.
+            let held = turn::take(conn) || wait(skb) != 0;
+            scratch.set_held(held);
+            return held;
+        }
         let other = (&raw const (*conn).flows).cast::<Flow>().add(side ^ 1);
-        if !incoming && (*other).stored == Flow::EARLY {
+        let then = if (*other).stored == Flow::EARLY {
+            // What came early is older than anything that leaves.
+            then::OTHER_SIDE
+        } else if segment.flags & packet::ACK != 0 && (segment.ack.wrapping_sub((*other).mark) as i32) > 0 && (*other).begun != 0 && (*book).seen_in & Book::FIN == 0 {
+            then::OTHER_SIDE_LATE
+        } else {
+            then::NOTHING
+        };
+        if then != then::NOTHING && turn::take(conn) {
+            scratch.set_held(true);
             scratch.flip_side();
-            scratch.set_then(then::OTHER_SIDE);
+            scratch.set_then(then);
             scratch.set_stage(stage::RING);
             return true;
         }
@@ -196,8 +240,8 @@ unsafe fn observe<M: Recogniser>(
     scratch: Scratch,
     conn: *mut Conn,
     programs: &ProgramArray,
-    burst: extern "C" fn(*mut __sk_buff) -> u32,
-) -> i32 {
+    burst: Called,
+) {
     // SAFETY: as in `enter`; the arrays hold programs of this type only.
     unsafe {
         let skb: *mut __sk_buff = ctx.as_ptr().cast();
@@ -210,11 +254,11 @@ unsafe fn observe<M: Recogniser>(
             let (place, missing) = (*flow).place::<M>(scratch.seq(), scratch.len());
             if let Place::Old = place {
                 sent_again(skb, book, scratch.incoming());
-                return PASS;
+                return;
             }
             if let Place::Ahead = place {
                 programs.tail_call(ctx, program::ORDER);
-                return PASS;
+                return;
             }
             bridged = missing;
         }
@@ -236,7 +280,7 @@ unsafe fn observe<M: Recogniser>(
             if bursts < BURSTS {
                 // The connection goes on with another protocol.
                 programs.tail_call(ctx, program::MAIN);
-                return PASS;
+                return;
             }
             count::health(health::SEGMENTS_OVER_BUDGET);
             let end = (*flow).stretch.end;
@@ -247,7 +291,6 @@ unsafe fn observe<M: Recogniser>(
             programs.tail_call(ctx, program::ORDER);
         }
     }
-    PASS
 }
 
 /// A connection without `sock_ops` calls sends something again.

@@ -63,7 +63,8 @@ unsafe fn begin(ops: *mut bpf_sock_ops, sk: *mut bpf_sock, role: u8) {
     // SAFETY: `conn` is non-null; the others are the caller's.
     unsafe {
         let addresses = addresses(ops);
-        *conn = Conn::fresh(role, 0, 0);
+        let fresh = Conn::fresh(role, 0, 0);
+        ((*conn).flows, (*conn).book) = (fresh.flows, fresh.book);
         (*conn).flows[side::REQUEST].begun = 0;
         (*conn).flows[side::RESPONSE].begun = 0;
         (*conn).book.cookie = bpf_get_socket_cookie(ops.cast());

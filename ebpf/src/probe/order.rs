@@ -11,7 +11,7 @@ use stormdrill_wire::{
 use crate::{
     conns, count,
     events::{Sender, Subject},
-    hook::program,
+    hook::{self, program},
     packet::{forget, within},
     rings,
     scratch::{Scratch, stage, then},
@@ -24,7 +24,7 @@ const BLOCKS: u32 = (RING / BLOCK) as u32 + 1;
 #[inline(always)]
 pub fn put_in_order(ctx: &SkBuffContext, programs: &ProgramArray) -> i32 {
     put(ctx, programs);
-    1
+    hook::leave(ctx)
 }
 
 #[inline(always)]
@@ -44,7 +44,7 @@ fn put(ctx: &SkBuffContext, programs: &ProgramArray) {
             keep(skb, scratch, book, flow, key);
         }
         if scratch.stage() == stage::RING {
-            choose(scratch, flow, key);
+            choose(scratch, book, flow, key);
         }
         if scratch.stage() != stage::ENTRY {
             programs.tail_call(ctx, program::MAIN);
@@ -107,10 +107,11 @@ unsafe fn missed(book: *const Book, flow: *const Flow, side: usize) {
 
 /// Chooses what the ring has at the mark; without any, what follows. A stage of `ENTRY` is the end.
 #[inline(always)]
-unsafe fn choose(scratch: Scratch, flow: *mut Flow, key: u64) {
-    // SAFETY: the caller's pointer is into socket storage.
+unsafe fn choose(scratch: Scratch, book: *mut Book, flow: *mut Flow, key: u64) {
+    // SAFETY: the caller's pointers are into socket storage.
     unsafe {
         let ring = rings::get(key);
+        pass_over(scratch, book, flow, ring, key);
         let mark = (*flow).mark;
         if !ring.is_null() {
             let end = (*ring).ranges.end_from(mark);
@@ -129,10 +130,40 @@ unsafe fn choose(scratch: Scratch, flow: *mut Flow, key: u64) {
         }
         let next = scratch.then();
         scratch.set_then(then::NOTHING);
-        if next == then::OTHER_SIDE {
+        if next >= then::OTHER_SIDE {
             scratch.flip_side();
         }
         scratch.set_stage(if next == then::NOTHING || scratch.len() == 0 { stage::ENTRY } else { stage::SEGMENT });
+    }
+}
+
+/// Gives up what is missing and will not come. What leaves a socket passes its hook in order, under the socket's lock, so nothing of
+/// it can still be on its way; and of what arrives, nothing that TCP has acknowledged.
+#[inline(always)]
+unsafe fn pass_over(scratch: Scratch, book: *mut Book, flow: *mut Flow, ring: *mut Ring, key: u64) {
+    // SAFETY: the caller's pointers are into socket storage, or null in the case of the ring.
+    unsafe {
+        let mark = (*flow).mark;
+        let next = scratch.then();
+        let sure = if next == then::OTHER_SIDE_LATE {
+            scratch.ack()
+        } else if scratch.incoming() || next != then::NOTHING || ring.is_null() {
+            return;
+        } else {
+            scratch.seq()
+        };
+        if (sure.wrapping_sub(mark) as i32) <= 0 {
+            return;
+        }
+        if ring.is_null() {
+            count::health(health::GAPS);
+            missed(book, flow, side_of(key));
+            (*flow).give_up(sure);
+        } else if (*ring).ranges.end_from(mark) == mark {
+            count::health(health::GAPS);
+            missed(book, flow, side_of(key));
+            (*flow).give_up((*ring).ranges.next_after(mark, sure));
+        }
     }
 }
 

@@ -18,6 +18,8 @@ use crate::rings;
 pub const FIN: u8 = 1;
 pub const SYN: u8 = 2;
 pub const RST: u8 = 4;
+/// The segment acknowledges something.
+pub const ACK: u8 = 16;
 
 /// Protocol numbers and IPv6 extension headers.
 const TCP: u8 = 6;
@@ -30,6 +32,8 @@ const DESTINATION: u8 = 60;
 pub struct Segment {
     /// Sequence number of the first payload byte.
     pub seq: u32,
+    /// What it acknowledges.
+    pub ack: u32,
     /// Payload bytes.
     pub len: u32,
     /// Offset of the payload from the IP header.
@@ -100,6 +104,7 @@ pub fn read(skb: *mut __sk_buff) -> Packet {
         let seq = u32::from_be(*((tcp + 4) as *const u32));
         Packet::Tcp(Segment {
             seq: if flags & SYN != 0 { seq.wrapping_add(1) } else { seq },
+            ack: u32::from_be(*((tcp + 8) as *const u32)),
             len: total.saturating_sub(payload),
             payload,
             flags,

@@ -1,5 +1,7 @@
 //! What the programs of one packet tell each other: five words that the kernel keeps beside the packet for them.
 
+use core::{arch::asm, mem::offset_of};
+
 use aya_ebpf::bindings::__sk_buff;
 
 use crate::packet::Segment;
@@ -22,18 +24,27 @@ pub mod then {
     pub const SEGMENT: u32 = 1;
     /// The same, on the other side: it was the other side's ring.
     pub const OTHER_SIDE: u32 = 2;
+    /// The same, and what TCP acknowledged of the other side cannot be missing any more: it was passed over.
+    pub const OTHER_SIDE_LATE: u32 = 3;
 }
+
+/// Where the words are.
+const CB: usize = offset_of!(__sk_buff, cb);
 
 const SEQ: usize = 0;
 const LEN: usize = 1;
-/// The payload's offset, [`SIDE`] and [`INCOMING`].
+/// The payload's offset, [`SIDE`], [`INCOMING`], [`HELD`].
 const PLACE: usize = 2;
-const THEN: usize = 3;
-const STAGE: usize = 4;
+/// What is done now, and what follows.
+const STAGE: usize = 3;
+const ACK: usize = 4;
 
 const OFFSET: u32 = 0xffff;
 const SIDE: u32 = 1 << 16;
 const INCOMING: u32 = 1 << 17;
+const HELD: u32 = 1 << 18;
+const NOW: u32 = 0xff;
+const THEN: u32 = 8;
 
 /// The words of a packet.
 #[derive(Clone, Copy)]
@@ -49,14 +60,19 @@ impl Scratch {
 
     #[inline(always)]
     fn get<const WORD: usize>(self) -> u32 {
-        // SAFETY: see `of`.
-        unsafe { core::ptr::read_volatile((&raw const (*self.0).cb).cast::<u32>().add(WORD)) }
+        let word: u64;
+        // SAFETY: see `of`. As an instruction of its own, here and below: the compiler would keep the word's address for the next
+        // access, and the kernel lets a context be reached at constant distances only.
+        unsafe {
+            asm!("{0} = *(u32 *)({1} + {2})", out(reg) word, in(reg) self.0, const CB + 4 * WORD, options(readonly, nostack, preserves_flags));
+        }
+        word as u32
     }
 
     #[inline(always)]
     fn set<const WORD: usize>(self, value: u32) {
         // SAFETY: see `of`.
-        unsafe { core::ptr::write_volatile((&raw mut (*self.0).cb).cast::<u32>().add(WORD), value) }
+        unsafe { asm!("*(u32 *)({0} + {1}) = {2}", in(reg) self.0, const CB + 4 * WORD, in(reg) value as u64, options(nostack, preserves_flags)) };
     }
 
     /// Notes the segment.
@@ -65,28 +81,45 @@ impl Scratch {
         self.set::<SEQ>(segment.seq);
         self.set::<LEN>(segment.len);
         self.set::<PLACE>(segment.payload & OFFSET | (side as u32) << 16 | (incoming as u32) << 17);
-        self.set::<THEN>(then::NOTHING);
+        self.set::<ACK>(segment.ack);
         self.set::<STAGE>(stage::SEGMENT);
     }
 
     #[inline(always)]
     pub fn stage(self) -> u32 {
-        self.get::<STAGE>()
+        self.get::<STAGE>() & NOW
     }
 
     #[inline(always)]
     pub fn set_stage(self, stage: u32) {
-        self.set::<STAGE>(stage);
+        self.set::<STAGE>(self.get::<STAGE>() & !NOW | stage);
     }
 
     #[inline(always)]
     pub fn then(self) -> u32 {
-        self.get::<THEN>()
+        self.get::<STAGE>() >> THEN
     }
 
     #[inline(always)]
     pub fn set_then(self, then: u32) {
-        self.set::<THEN>(then);
+        self.set::<STAGE>(self.get::<STAGE>() & NOW | then << THEN);
+    }
+
+    /// What the segment acknowledges.
+    #[inline(always)]
+    pub fn ack(self) -> u32 {
+        self.get::<ACK>()
+    }
+
+    /// This packet holds [`stormdrill_wire::conn::Conn::reading`].
+    #[inline(always)]
+    pub fn is_held(self) -> bool {
+        self.get::<PLACE>() & HELD != 0
+    }
+
+    #[inline(always)]
+    pub fn set_held(self, held: bool) {
+        self.set::<PLACE>(self.get::<PLACE>() & !HELD | (held as u32) << 18);
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@
 //! carries the same.
 
 use super::http2::Frames;
-use crate::conn::Conn;
+use crate::conn::Book;
 use crate::flow::{Flow, Place, Stretch};
 use crate::http1::Machine;
 use crate::recogniser::Recogniser as _;
@@ -18,7 +18,9 @@ pub const ANSWERS: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Exchange {
     /// Both directions as HTTP/1. The requests count as what arrives.
-    pub conn: Conn,
+    pub flows: [Flow; 2],
+    /// What belongs to the connection as a whole.
+    pub book: Book,
     /// The first gap of each direction, with the machine as it was there: a segment that comes late is read in that state. Nothing is
     /// kept back here, unlike in the probe, since an answer has to be decided on when it passes.
     pub holes: [Flow; 2],
@@ -51,8 +53,8 @@ impl Exchange {
     /// Chooses what is read of a segment of `len` bytes (1 or more) at `seq`.
     #[inline(always)]
     pub fn choose(&mut self, side: usize, seq: u32, len: u32) -> Chosen {
-        let Conn { flows, book } = &mut self.conn;
-        let (flow, hole, hole_end) = (&mut flows[side & 1], &mut self.holes[side & 1], &mut self.hole_ends[side & 1]);
+        let book = &mut self.book;
+        let (flow, hole, hole_end) = (&mut self.flows[side & 1], &mut self.holes[side & 1], &mut self.hole_ends[side & 1]);
         flow.adopt::<Machine>(book, side);
         let last = seq.wrapping_add(len);
         let signed = |number: u32| number.cast_signed();
@@ -93,7 +95,7 @@ impl Exchange {
     /// To be called when bytes of the gap were read. At its end, what it tells of the state at the mark is carried over.
     #[inline(always)]
     pub fn merge(&mut self, side: usize) {
-        let (flow, hole) = (&mut self.conn.flows[side & 1], &mut self.holes[side & 1]);
+        let (flow, hole) = (&mut self.flows[side & 1], &mut self.holes[side & 1]);
         if hole.mark != self.hole_ends[side & 1] || !Machine::of(&mut flow.state).is_lost() {
             return;
         }
