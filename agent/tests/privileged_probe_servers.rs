@@ -250,8 +250,6 @@ fn postgres_counts_the_same_statements() {
 
 #[test]
 fn http2_streams_are_counted_as_nginx_and_h2load_count_them() {
-    // A known defect, docs/protocols.md: two CPUs at the same instant.
-    let _cpu = std::env::var_os("ONECPU").map(|_| OneCpu::keep());
     in_namespace(|| {
         let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
         let root = dir.path().display();
@@ -275,38 +273,16 @@ fn http2_streams_are_counted_as_nginx_and_h2load_count_them() {
             assert!(text.contains(&format!("{requests} succeeded")), "{text}");
             total += requests;
             for counts in counts(&mut probe) {
-                assert_eq!((counts.requests, counts.responses), (total, total), "{path}: {counts:?}");
+                assert_eq!((counts.requests, counts.responses), (total, total), "{path}: {:?} {counts:?}", probe.snapshot().unwrap().health);
             }
         }
         let health = probe.snapshot().unwrap().health;
-        assert_eq!(Health { events_lost: 0, ..health }, Health::default());
+        assert_eq!(Health { events_lost: 0, ..health }, Health::default(), "{:?}", counts(&mut probe));
     });
-}
-
-/// While it lives, this process and those that it starts keep to one CPU.
-struct OneCpu;
-
-impl OneCpu {
-    fn keep() -> Self {
-        Self::keep_to("0");
-        Self
-    }
-
-    fn keep_to(cpus: &str) {
-        run("taskset", &["--all-tasks", "--pid", "--cpu-list", cpus, &std::process::id().to_string()]);
-    }
-}
-
-impl Drop for OneCpu {
-    fn drop(&mut self) {
-        Self::keep_to("0-1023");
-    }
 }
 
 /// Thirty percent of all packets between two namespaces are lost, both ways, while the work is done.
 fn under_loss(port: u16, start: impl FnOnce() -> Server + Send + 'static, work: impl FnOnce(&Server, &mut Probe) + Send) {
-    // The hooks run before TCP takes the socket's lock: what two CPUs hand over at the same instant is not told apart (docs/protocols.md).
-    let _cpu = std::env::var_os("ONECPU").map(|_| OneCpu::keep());
     in_namespace(|| {
         let peer = Peer::new();
         // Else most of the time is spent on waiting for the first retransmission.

@@ -5,6 +5,7 @@ use stormdrill_wire::{
     abi::protocol,
     detect::{self, LOOKS, MORE, Opening, PASS},
     flow::{Flow, Place, Stretch},
+    read::Payload as _,
 };
 
 use crate::{
@@ -56,10 +57,16 @@ fn look_at(ctx: &SkBuffContext, programs: &ProgramArray) {
         let token = (*book).cookie << 1 | scratch.incoming() as u64;
         let key = (*book).cookie << 1 | side as u64;
         let mut bytes = Bytes { skb, payload: scratch.payload(), seq: scratch.seq(), chunk, token, key };
-        let found = detect::look(&mut bytes, &opening);
+        let mut found = detect::look(&mut bytes, &opening);
+        if !bytes.is_intact() {
+            // Another run has taken the chunk.
+            found = detect::look(&mut bytes, &opening);
+        }
         if found == MORE {
             if from_segment {
                 programs.tail_call(ctx, program::ORDER);
+            } else if scratch.go_on() {
+                programs.tail_call(ctx, program::MAIN);
             }
             return;
         }
@@ -74,6 +81,10 @@ fn look_at(ctx: &SkBuffContext, programs: &ProgramArray) {
             count::add((&raw mut (*counters).request_bytes).add(side), total as u64);
             (*book).looked = (*book).looked.wrapping_add(1);
             if (*book).looked < LOOKS {
+                if (*flow).stored | scratch.then() as u8 != 0 {
+                    scratch.set_stage(stage::RING);
+                    programs.tail_call(ctx, program::ORDER);
+                }
                 return;
             }
         }

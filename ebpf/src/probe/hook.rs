@@ -205,8 +205,13 @@ unsafe fn enter(skb: *mut __sk_buff, scratch: Scratch, conn: *mut Conn, segment:
         let side = (*book).side(incoming);
         scratch.fill(segment, side, incoming);
         if incoming {
+            let flow = (&raw const (*conn).flows).cast::<Flow>().add(side);
             if segment.len == 0 {
-                return false;
+                if (*flow).stored == 0 {
+                    return false;
+                }
+                // The peer ends: nothing else may come that has read what waits.
+                scratch.set_stage(stage::RING);
             }
             // The wait is a function that the verifier goes through once.
             let held = turn::take(conn) || wait(skb) != 0;
@@ -217,7 +222,8 @@ unsafe fn enter(skb: *mut __sk_buff, scratch: Scratch, conn: *mut Conn, segment:
         let then = if (*other).stored == Flow::EARLY {
             // What came early is older than anything that leaves.
             then::OTHER_SIDE
-        } else if segment.flags & packet::ACK != 0 && (segment.ack.wrapping_sub((*other).mark) as i32) > 0 && (*other).begun != 0 && (*book).seen_in & Book::FIN == 0 {
+        } else if segment.flags & packet::ACK != 0 && (*other).begun != 0 && (segment.ack.wrapping_sub((*other).mark) as i32) > 1 {
+            // One more may be acknowledged than there are bytes: a FIN, which need not have been seen with this socket.
             then::OTHER_SIDE_LATE
         } else {
             then::NOTHING

@@ -128,12 +128,7 @@ unsafe fn choose(scratch: Scratch, book: *mut Book, flow: *mut Flow, key: u64) {
         } else {
             (*flow).stored = 0;
         }
-        let next = scratch.then();
-        scratch.set_then(then::NOTHING);
-        if next >= then::OTHER_SIDE {
-            scratch.flip_side();
-        }
-        scratch.set_stage(if next == then::NOTHING || scratch.len() == 0 { stage::ENTRY } else { stage::SEGMENT });
+        scratch.go_on();
     }
 }
 

@@ -105,6 +105,19 @@ impl Scratch {
         self.set::<STAGE>(self.get::<STAGE>() & NOW | then << THEN);
     }
 
+    /// The ring is done with: to what follows, if anything does. A stage of `ENTRY` is the end.
+    #[inline(always)]
+    pub fn go_on(self) -> bool {
+        let next = self.then();
+        self.set_then(then::NOTHING);
+        if next >= then::OTHER_SIDE {
+            self.flip_side();
+        }
+        let more = next != then::NOTHING && self.len() != 0;
+        self.set_stage(if more { stage::SEGMENT } else { stage::ENTRY });
+        more
+    }
+
     /// What the segment acknowledges.
     #[inline(always)]
     pub fn ack(self) -> u32 {
