@@ -248,12 +248,13 @@ impl Scene {
     }
 }
 
-/// Faults of every kind that any kernel has: one by classifiers alone, one through an ifb, one by a program on the group.
+/// Faults of every kind that any kernel has: one by classifiers alone, one through an ifb, one by a program on the group. All edges speak HTTP, so that
+/// the programs for other protocols, which take longest to load, stay away.
 pub(crate) fn playbook(phases: [&str; 3]) -> String {
     let [baseline, fault, recovery] = phases;
     format!(
         "version: 1\nname: killed\nobserve:\n  downstream:\n    store: {{address: 10.9.0.2, port: 8081, protocol: http}}\n    \
-         stock: {{address: 10.9.0.0/24, port: 9999}}\n    cart: {{address: 10.9.0.3, port: 80}}\n  window: 250ms\n\
+         stock: {{address: 10.9.0.0/24, port: 9999, protocol: http}}\n    cart: {{address: 10.9.0.3, port: 80, protocol: http}}\n  window: 250ms\n\
          phases: {{baseline: {baseline}, fault: {fault}, recovery: {recovery}}}\nfaults:\n  - {{partition: true, to: store}}\n  \
          - {{rate: 1gbit, to: stock}}\n  - {{refuse: 100%, to: cart}}\n"
     )
