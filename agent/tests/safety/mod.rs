@@ -8,7 +8,7 @@ pub(crate) mod probe;
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -174,6 +174,37 @@ fn attached(group: &Path) -> String {
         text.push_str(&format!("attached {kind}: {:?}\n", &programs[..count]));
     }
     text
+}
+
+/// Programs of someone else on an interface's tcx hooks, which run before all filters, and end it for every packet by accepting it.
+pub(crate) struct Accepting(#[expect(dead_code, reason = "held: a link goes with its descriptor")] Vec<OwnedFd>);
+
+impl Accepting {
+    /// `None` on kernels before 6.6, which have no tcx.
+    pub(crate) fn on(interface: &str) -> Option<Self> {
+        const BPF_PROG_LOAD: libc::c_long = 5;
+        const BPF_LINK_CREATE: libc::c_long = 28;
+        const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
+        // `BPF_TCX_INGRESS` and `BPF_TCX_EGRESS`.
+        const HOOKS: [u32; 2] = [46, 47];
+        // `r0 = 0; exit`: TC_ACT_OK.
+        let program: [u64; 2] = [0xb7, 0x95];
+        let bpf = |command: libc::c_long, request: &[u32]| -> Option<OwnedFd> {
+            // SAFETY: the request has the layout of the kernel's structure for the command, whose size is told; what it points to outlives the call.
+            let fd = unsafe { libc::syscall(libc::SYS_bpf, command, request.as_ptr(), size_of_val(request)) };
+            // SAFETY: a descriptor that the kernel has just made, and nobody else has.
+            (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).unwrap()) })
+        };
+        let halves = |pointer: u64| [u32::try_from(pointer & 0xffff_ffff).unwrap(), u32::try_from(pointer >> 32).unwrap()];
+        let [code, code_high] = halves(program.as_ptr() as u64);
+        let [license, license_high] = halves(c"MIT".as_ptr() as u64);
+        let program = bpf(BPF_PROG_LOAD, &[BPF_PROG_TYPE_SCHED_CLS, 2, code, code_high, license, license_high]).unwrap();
+        let program_fd = u32::try_from(program.as_raw_fd()).unwrap();
+        let interface = nix::net::if_::if_nametoindex(interface).unwrap();
+        // A link: program, interface, hook, flags; then relative to what, which is nothing.
+        let links = HOOKS.map(|hook| bpf(BPF_LINK_CREATE, &[program_fd, interface, hook, 0, 0, 0, 0, 0]));
+        links.into_iter().collect::<Option<Vec<_>>>().map(Self)
+    }
 }
 
 /// A place for drills: a peer with a store, a group, a state directory.

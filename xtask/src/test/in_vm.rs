@@ -1,17 +1,15 @@
 //! The tests that need a kernel of their own: a guest for each program, since an emulated machine keeps one processor busy and others would idle.
 
 use std::ffi::OsString;
-use std::num::NonZero;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
 use super::libtest::Tally;
 use super::targets::Target;
-use super::{judge, skip};
+use super::{Options, Printing, judge, skip};
 use crate::vm::{self, Bring, Ending, Job, Kernel};
 use crate::{paths, say};
 
@@ -29,65 +27,63 @@ const PROGRAM_LIMIT: Duration = Duration::from_secs(900);
 /// The programs that take longest, longest first, so that no guest begins one of them when the others have ended.
 const LONG: [&str; 3] = ["vm_safety", "vm_fault", "vm_drill"];
 
-/// A guest takes one processor and a gigabyte.
-const GUESTS: usize = 3;
-
-/// Runs test programs on one kernel, each in a guest of its own, as many side by side as there are processors. `in_full`: none is left out or shortened.
-pub(super) fn run(targets: &[&Target], version: &str, in_full: bool) -> Result<Tally> {
-    let mut targets: Vec<&Target> = targets.iter().filter(|target| in_full || !ONCE.contains(&target.name.as_str())).copied().collect();
-    if targets.is_empty() {
-        return Ok(Tally::default());
-    }
-    let kernel = match vm::kernel_of_version(version, false) {
-        Ok(kernel) => kernel,
-        Err(error) => return skip_all(&targets, &format!("no kernel {version}: {error:#}")),
-    };
-    targets.sort_by_key(|target| LONG.iter().position(|name| *name == target.name).unwrap_or(LONG.len()));
-    let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
-    say::step(format!("{} in the VM, kernel {}{}", names.join(", "), kernel.release, if in_full { "" } else { ", in short" }));
-    let guests = thread::available_parallelism().map_or(1, NonZero::get).min(GUESTS);
-    let next = Mutex::new(targets.into_iter());
-    let total = Mutex::new(Ok(Tally::default()));
-    let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
-    thread::scope(|scope| {
-        for _ in 0..guests {
-            scope.spawn(|| {
-                while let Some(target) = take() {
-                    let tally = run_one(target, &kernel, in_full);
-                    let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
-                    match (&mut *total, tally) {
-                        (Ok(total), Ok(tally)) => *total += tally,
-                        (Ok(_), Err(error)) => *total = Err(error),
-                        (Err(_), _) => {}
-                    }
-                }
-            });
-        }
-    });
-    total.into_inner().unwrap_or_else(PoisonError::into_inner)
+/// A program that is going to run in a guest of its own.
+pub(super) struct Guest<'t> {
+    target: &'t Target,
+    kernel: Arc<Kernel>,
+    /// Nothing is shortened.
+    in_full: bool,
 }
 
-/// Runs one program in a guest.
-fn run_one(target: &Target, kernel: &Kernel, in_full: bool) -> Result<Tally> {
-    let mut output = Vec::new();
-    let mut said = 0;
-    let ending = vm::boot(kernel, &job(target, in_full)?, &mut |bytes| {
-        output.extend_from_slice(bytes);
-        // Whole lines: other guests print beside this one.
-        if let Some(end) = output.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1).filter(|end| *end > said) {
-            say::raw(&output[said..end]);
-            said = end;
+/// The guests for test programs, on each of the kernels. On the first one, and where tests are named, none is left out or shortened. Those of a kernel that
+/// cannot be had are counted as skipped.
+pub(super) fn guests<'t>(targets: &[&'t Target], options: &Options, tally: &mut Tally) -> Result<Vec<Guest<'t>>> {
+    let mut guests = Vec::new();
+    for (place, version) in options.kernel.iter().enumerate() {
+        let in_full = place == 0 || !options.only.is_empty();
+        let mut targets: Vec<&Target> = targets.iter().filter(|target| in_full || !ONCE.contains(&target.name.as_str())).copied().collect();
+        if targets.is_empty() {
+            continue;
         }
-    })?;
-    say::raw(&output[said..]);
-    let output = String::from_utf8_lossy(&output);
-    let failure = match ending {
-        Ending::Exited(0) => None,
-        Ending::Exited(code) => Some(format!("ended with exit code {code}")),
-        Ending::TimedOut => Some("was killed, since it hung".to_owned()),
-        Ending::Died(why) => Some(format!("went down with its guest: {why}")),
-    };
-    Ok(judge(&target.name, &output, failure))
+        targets.sort_by_key(|target| LONG.iter().position(|name| *name == target.name).unwrap_or(LONG.len()));
+        match vm::kernel_of_version(version, false) {
+            Ok(kernel) => {
+                let kernel = Arc::new(kernel);
+                guests.extend(targets.into_iter().map(|target| Guest { target, kernel: Arc::clone(&kernel), in_full }));
+            }
+            Err(error) => *tally += skip_all(&targets, &format!("no kernel {version}: {error:#}"))?,
+        }
+    }
+    Ok(guests)
+}
+
+impl Guest<'_> {
+    /// Runs the program.
+    pub(super) fn run(&self, printing: Printing) -> Result<Tally> {
+        let title =
+            format!("{} in the VM, kernel {}{}", self.target.name, self.kernel.release, if self.in_full { "" } else { ", in short" });
+        say::step(&title);
+        let begin = Instant::now();
+        let mut output = Vec::new();
+        let ending = vm::boot(&self.kernel, &job(self.target, self.in_full)?, &mut |bytes| {
+            output.extend_from_slice(bytes);
+            if printing == Printing::AsItComes {
+                say::raw(bytes);
+            }
+        })?;
+        if printing == Printing::AtItsEnd {
+            say::step(format!("{title}, {:.0} s:", begin.elapsed().as_secs_f64()));
+            say::raw(&output);
+        }
+        let output = String::from_utf8_lossy(&output);
+        let failure = match ending {
+            Ending::Exited(0) => None,
+            Ending::Exited(code) => Some(format!("ended with exit code {code}")),
+            Ending::TimedOut => Some("was killed, since it hung".to_owned()),
+            Ending::Died(why) => Some(format!("went down with its guest: {why}")),
+        };
+        Ok(judge(&self.target.name, &output, failure))
+    }
 }
 
 /// Counts tests that cannot be run here.
