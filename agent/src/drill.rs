@@ -82,8 +82,12 @@ pub fn carry_out(
         let prepared = Plane::new(state_dir).sparing(own_ports::listening()).prepare(targets(playbook)).await?;
         leave_no_leftovers(state_dir, &mut |line| progress.note(line))?;
         let cgroup = host::scope(&playbook.scope, state_dir)?;
-        let probe =
-            Probe::attach(&ProbeConfig { cgroup, edges: &playbook.edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES })?;
+        let probe = Probe::attach_to_edges(&ProbeConfig {
+            cgroup,
+            edges: &playbook.edges,
+            events: true,
+            ring_bytes: ProbeConfig::DEFAULT_RING_BYTES,
+        })?;
         // After what says best which privilege is missing, and before anything is measured.
         let edges: Vec<EdgeSpec> = targets(playbook).into_iter().map(|(_, edge)| edge).collect();
         let _claim = Claim::take(state_dir, id, journal::namespace()?, &edges)?;

@@ -383,7 +383,9 @@ fn a_guard_that_trips_ends_the_drill() {
         let result = scene.agent.drill(&playbook.text()).end();
         assert_eq!(result.ended.code, Some(4), "{result:#?}");
         assert!(text(&result.json, "/drill/aborted").contains("web success ratio < 20% for 2 windows"), "{result:#?}");
-        assert_eq!(phase(&result.json, "web", "fault")["status"]["200"], Value::Null);
+        // On a busy machine an answer that left before the fault is read after it began.
+        let fine = phase(&result.json, "web", "fault")["status"]["200"].as_u64().unwrap_or(0);
+        assert!(fine <= 2, "{fine}: {result:#?}");
         assert_eq!(ask(&scene.store.address), Some(200));
         assert_eq!(dump(), before);
         assert!(scene.agent.has_no_journal());

@@ -315,8 +315,9 @@ fn two_faults_on_one_interface_leave_together_whatever_the_order() {
         for first_goes_first in [true, false] {
             let a = apply(state.path(), http_status(1.0), Direction::Egress, on_loopback(None, 8081));
             let b = apply(state.path(), http_status(1.0), Direction::Egress, on_loopback(None, 8082));
-            let (first, second, port) = if first_goes_first { (a, b, 8082) } else { (b, a, 8081) };
+            let (first, mut second, port) = if first_goes_first { (a, b, 8082) } else { (b, a, 8081) };
             assert!(first.remove_blocking().error.is_none());
+            second.renew().unwrap();
             assert_eq!(Client::connect(&format!("127.0.0.1:{port}")).get("/").0, 503);
             assert!(second.remove_blocking().error.is_none());
             assert_eq!(dump(), before);

@@ -234,7 +234,8 @@ fn a_killed_agents_delay_ends_by_itself_and_clean_takes_the_rest() {
         kill(holder);
         let begin = Instant::now();
         lab::wait_until("the lease runs out", || ping_once() < 100.0);
-        assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+        // The lease, and what an emulated processor takes to notice; how exactly it ends is measured on the host (`privileged_fault`).
+        assert!(begin.elapsed() < Duration::from_secs(6), "{:?}", begin.elapsed());
         assert_eq!(ifbs().len(), 2, "what is left waits for clean");
         let report = clean(state.path(), Force::No).unwrap();
         assert!(report.is_clean(), "{:?}", report.problems);

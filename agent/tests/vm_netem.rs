@@ -95,6 +95,22 @@ fn a_playbooks_fault_reads_back_as_the_same_netem_that_tc_makes() {
     });
 }
 
+/// tc reads the table of a distribution from a file that the guest lacks, so that its own words are all there is to compare with.
+#[test]
+fn slots_spaced_by_a_distribution_are_read_back_as_such() {
+    in_namespace(|| {
+        let _peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        let slot = "{time: 10ms, jitter: 2ms, distribution: normal, packets: 8}";
+        let applied = apply_all(state.path(), faults(&format!("  - {{delay: {{time: 1ms, slot: {slot}, limit: 9}}, to: store}}\n")));
+        let shown = netem(&ifb());
+        assert!(shown.contains("slot distribution 10ms 2ms packets 8"), "{shown}");
+        for fault in applied {
+            assert!(fault.remove_blocking().error.is_none());
+        }
+    });
+}
+
 #[test]
 fn duplicates_are_counted_and_arrive_twice() {
     in_namespace(|| {

@@ -65,7 +65,7 @@ fn whenever_the_agent_is_killed_its_faults_end_with_the_lease_and_clean_leaves_a
         let scene = Scene::new();
         let state = tempfile::tempdir().unwrap();
         let (trees, mut draws, mut met) = (Tree::possible(), Draws(2), 0);
-        for round in 0..rounds(amount(9, 4), 200) {
+        for round in 0..rounds(amount(6, 4), 200) {
             let tree = trees[usize::try_from(round).unwrap() % trees.len()];
             assert!(tree.plant());
             let before = scene.dump();

@@ -239,14 +239,42 @@ pub struct Tuning {
 /// Packets wait for a slot and leave together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
-    /// Least time between slots.
-    pub min: Duration,
-    /// Most time between slots.
-    pub max: Duration,
+    /// Time between slots.
+    pub every: Spacing,
     /// Packets of a slot; 0 for no bound.
     pub packets: u32,
     /// Bytes of a slot; 0 for no bound.
     pub bytes: u32,
+}
+
+/// The time from one slot to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spacing {
+    /// Any from the first to the second.
+    Between(Duration, Duration),
+    /// Around a middle.
+    Around {
+        /// The middle.
+        time: Duration,
+        /// The spread around it, at most [`Spacing::MOST_JITTER`].
+        jitter: Duration,
+        /// Its shape; not [`Distribution::Uniform`], which is [`Spacing::Between`].
+        distribution: Distribution,
+    },
+}
+
+impl Spacing {
+    /// Most spread that the kernel takes, whose numbers for it have 32 bits.
+    pub const MOST_JITTER: Duration = Duration::from_secs(2);
+
+    /// The longest that is to be expected.
+    #[must_use]
+    pub fn longest(self) -> Duration {
+        match self {
+            Self::Between(_, most) => most,
+            Self::Around { time, jitter, .. } => time.saturating_add(jitter.saturating_mul(4)),
+        }
+    }
 }
 
 /// The kinds of fault.

@@ -5,6 +5,7 @@
 
 mod in_vm;
 mod libtest;
+mod side_by_side;
 mod targets;
 mod tee;
 
@@ -47,6 +48,15 @@ fn kernels() -> Vec<String> {
 
 /// A test program that is still running after this hangs.
 const PROGRAM_LIMIT: Duration = Duration::from_secs(900);
+/// Programs that drive servers as fast as they go, or measure: they have this host to themselves. All others mostly wait, and share it.
+const ALONE: [&str; 6] = [
+    "privileged_accuracy",
+    "privileged_http_status",
+    "privileged_probe",
+    "privileged_probe_servers",
+    "privileged_protocols",
+    "privileged_seeds",
+];
 /// The same for all of `cargo test`, which builds too.
 const CARGO_LIMIT: Duration = Duration::from_secs(3600);
 
@@ -74,19 +84,18 @@ pub(crate) fn run(options: &Options, strict: bool) -> Result<ExitCode> {
         bail!("no test program is called {unknown}: there are {}", names(&targets));
     }
     targets.retain(|target| options.only.is_empty() || options.only.contains(&target.name));
-    for target in targets.iter().filter(|target| target.place == Place::Host) {
-        tally += on_host(target)?;
+    let (of_vm, on_host): (Vec<&Target>, Vec<&Target>) = targets.iter().partition(|target| target.place == Place::Vm);
+    let (alone, shared): (Vec<&Target>, Vec<&Target>) = on_host.into_iter().partition(|target| ALONE.contains(&target.name.as_str()));
+    for target in alone {
+        tally += self::on_host(target, Printing::AsItComes)?;
     }
-    let of_vm: Vec<&Target> = targets.iter().filter(|target| target.place == Place::Vm).collect();
-    if options.quick {
+    let guests = if options.quick {
         tally += in_vm::skip_all(&of_vm, "--quick leaves out the VM")?;
+        Vec::new()
     } else {
-        let main = options.kernel.first();
-        for version in &options.kernel {
-            // Whoever names tests wants all of them.
-            tally += in_vm::run(&of_vm, version, Some(version) == main || !options.only.is_empty())?;
-        }
-    }
+        in_vm::guests(&of_vm, options, &mut tally)?
+    };
+    tally += side_by_side::run(shared, guests)?;
     say::step(format!("all of it took {:.0} s", begin.elapsed().as_secs_f64()));
     if strict && tally.skipped > 0 {
         say::step(format!("{} tests were skipped, and here a skipped test is a failure", tally.skipped));
@@ -113,7 +122,7 @@ fn cargo_test() -> Result<Tally> {
     say::step("cargo test --workspace");
     let mut cargo = command::cargo();
     cargo.args(["test", "--workspace", "--no-fail-fast"]).current_dir(paths::workspace()).env_remove("STORMDRILL_SKIP_BPF");
-    let outcome = tee::run(&mut cargo, CARGO_LIMIT)?;
+    let outcome = tee::run(&mut cargo, CARGO_LIMIT, Printing::AsItComes)?;
     let mut tally = Tally::of_output(&outcome.output);
     // A test program that crashed prints no closing line, and code that does not build prints none at all.
     if !outcome.succeeded && tally.failed == 0 {
@@ -143,7 +152,15 @@ fn playbooks() -> Result<Tally> {
     Ok(tally)
 }
 
-fn on_host(target: &Target) -> Result<Tally> {
+/// When a program's output is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Printing {
+    AsItComes,
+    /// In one piece, because others run beside it.
+    AtItsEnd,
+}
+
+fn on_host(target: &Target, printing: Printing) -> Result<Tally> {
     if !setup::is_root()? {
         return skip(target, "this is not root");
     }
@@ -154,7 +171,12 @@ fn on_host(target: &Target) -> Result<Tally> {
         .env("CARGO_MANIFEST_DIR", &target.package)
         .env("STORMDRILL_PRIVILEGED", "1")
         .env("STORMDRILL_BIN_DIR", paths::target().join("debug"));
-    let outcome = tee::run(&mut program, PROGRAM_LIMIT)?;
+    let begin = Instant::now();
+    let outcome = tee::run(&mut program, PROGRAM_LIMIT, printing)?;
+    if printing == Printing::AtItsEnd {
+        say::step(format!("{} on this host, {:.0} s:", target.name, begin.elapsed().as_secs_f64()));
+        say::raw(outcome.output.as_bytes());
+    }
     Ok(judge(&target.name, &outcome.output, (!outcome.succeeded).then_some(outcome.ending)))
 }
 

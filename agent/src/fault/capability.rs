@@ -134,6 +134,13 @@ pub fn try_one(capability: Capability) -> Finding {
     }
 }
 
+/// Whether all of them work, tried together in one scratch namespace; which of them does not is for [`try_one`] to say.
+pub(crate) fn all_work(capabilities: &[Capability]) -> bool {
+    let works = |&capability: &Capability| attempt(capability).map_or_else(|refusal| judge(capability, refusal).works(), |()| true);
+    let together = || capabilities.iter().all(works);
+    netns::in_scratch(together).unwrap_or(false)
+}
+
 fn judge(capability: Capability, refusal: Refusal) -> Finding {
     let errno = match &refusal {
         Refusal::Netlink(error) => error.errno(),

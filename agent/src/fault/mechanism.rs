@@ -56,7 +56,7 @@ pub(crate) fn backend(specs: &[FaultSpec]) -> Result<Backend, FaultError> {
         require_all(spec.kind.as_str(), &NETEM)?;
         return Ok(Backend::Netem);
     }
-    if NETEM.into_iter().all(|capability| capability::try_one(capability).works()) {
+    if capability::all_work(&NETEM) {
         return Ok(Backend::Netem);
     }
     let backend = without_netem(first).unwrap_or(Backend::Netem);
@@ -84,6 +84,9 @@ const NETEM: [Capability; 3] = [Capability::Netem, Capability::Ifb, Capability::
 const TBF: [Capability; 3] = [Capability::Tbf, Capability::Ifb, Capability::Mirred];
 
 fn require_all(fault: &'static str, capabilities: &[Capability]) -> Result<(), FaultError> {
+    if capability::all_work(capabilities) {
+        return Ok(());
+    }
     for &capability in capabilities {
         if capability::try_one(capability).works() {
             continue;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stormdrill_core::fault::model::LossModel;
-use stormdrill_core::fault::{Distribution, RateLimit, Slot};
+use stormdrill_core::fault::{Distribution, RateLimit, Slot, Spacing};
 
 use super::distribution;
 use super::tlv::Writer;
@@ -23,6 +23,7 @@ const TCA_NETEM_RATE64: u16 = 8;
 const TCA_NETEM_LATENCY64: u16 = 10;
 const TCA_NETEM_JITTER64: u16 = 11;
 const TCA_NETEM_SLOT: u16 = 12;
+const TCA_NETEM_SLOT_DIST: u16 = 13;
 const TCA_NETEM_PRNG_SEED: u16 = 14;
 /// The value is a run of attributes.
 const NESTED: u16 = 0x8000;
@@ -91,7 +92,9 @@ impl Netem {
     /// The longest that a packet is held back on purpose, but for what a full bandwidth adds.
     #[must_use]
     pub fn longest(&self) -> Duration {
-        self.delay.saturating_add(self.jitter.saturating_mul(4)).saturating_add(self.slot.map_or(Duration::ZERO, |slot| slot.max))
+        self.delay
+            .saturating_add(self.jitter.saturating_mul(4))
+            .saturating_add(self.slot.map_or(Duration::ZERO, |slot| slot.every.longest()))
     }
 
     /// Packets that the queue must hold so that a busy sender's are not dropped for lack of room.
@@ -138,8 +141,12 @@ impl Netem {
             writer.attribute(TCA_NETEM_PRNG_SEED, &seed.to_ne_bytes());
         }
         if let Some(table) = self.table.as_deref().or_else(|| distribution::table(self.distribution)) {
-            let bytes: Vec<u8> = table.iter().flat_map(|value| value.to_ne_bytes()).collect();
-            writer.attribute(TCA_NETEM_DELAY_DIST, &bytes);
+            writer.attribute(TCA_NETEM_DELAY_DIST, &table_bytes(table));
+        }
+        if let Some(Slot { every: Spacing::Around { distribution, .. }, .. }) = self.slot
+            && let Some(table) = distribution::table(distribution)
+        {
+            writer.attribute(TCA_NETEM_SLOT_DIST, &table_bytes(table));
         }
         writer.into_bytes()
     }
@@ -167,12 +174,20 @@ fn loss_model(writer: &mut Writer, model: LossModel) {
     };
 }
 
-/// A `struct tc_netem_slot`: least and most delay, packets, bytes, and a distribution that is not offered.
+fn table_bytes(table: &[i16]) -> Vec<u8> {
+    table.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+/// A `struct tc_netem_slot`: least and most time between slots, packets, bytes, and the middle and spread of the time where it has a distribution.
 fn slot(slot: Option<Slot>) -> [u8; 40] {
     let mut bytes = [0; 40];
     if let Some(slot) = slot {
-        bytes[..8].copy_from_slice(&nanoseconds(slot.min).to_ne_bytes());
-        bytes[8..16].copy_from_slice(&nanoseconds(slot.max).to_ne_bytes());
+        let (at, first, second) = match slot.every {
+            Spacing::Between(least, most) => (0, least, most),
+            Spacing::Around { time, jitter, .. } => (24, time, jitter),
+        };
+        bytes[at..at + 8].copy_from_slice(&nanoseconds(first).to_ne_bytes());
+        bytes[at + 8..at + 16].copy_from_slice(&nanoseconds(second).to_ne_bytes());
         bytes[16..20].copy_from_slice(&slot.packets.to_ne_bytes());
         bytes[20..24].copy_from_slice(&slot.bytes.to_ne_bytes());
     }

@@ -12,6 +12,7 @@ use aya::programs::sock_ops::SockOpsLink;
 use aya::programs::{CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, Program, ProgramError, SockOps};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use stormdrill_core::edge::{EdgeSpec, Protocol};
 use stormdrill_wire::abi::{Rules, Settings};
 
 use super::{Attached, Probe, ProbeConfig, ProbeError, rules, sockets};
@@ -51,6 +52,31 @@ const CHAINS: [(&str, &[&str]); 2] = [
     ),
 ];
 
+/// Whose messages are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reads {
+    /// Those of all connections.
+    All,
+    /// Those of edges.
+    Edges,
+}
+
+impl Reads {
+    /// Whether a program is ever reached: all but the protocols' own are.
+    fn needs(self, name: &str, edges: &[EdgeSpec]) -> bool {
+        let speak = |protocols: &[Protocol]| edges.iter().any(|edge| edge.protocol.is_none_or(|protocol| protocols.contains(&protocol)));
+        self == Self::All
+            || match name.split('_').next() {
+                // An HTTP/1 connection may go on with it.
+                Some("http2") => speak(&[Protocol::Http, Protocol::Http2, Protocol::Grpc]),
+                Some("redis") => speak(&[Protocol::Redis]),
+                Some("mysql") => speak(&[Protocol::Mysql]),
+                Some("postgres") => speak(&[Protocol::Postgres]),
+                _ => true,
+            }
+    }
+}
+
 /// The links that keep the programs in place; each is closed with its descriptor.
 pub(super) struct Links {
     ingress: FdLink,
@@ -76,7 +102,7 @@ fn is_live(link: &FdLink) -> bool {
     })
 }
 
-pub(super) fn attach(config: &ProbeConfig<'_>) -> Result<Probe, ProbeError> {
+pub(super) fn attach(config: &ProbeConfig<'_>, reads: Reads) -> Result<Probe, ProbeError> {
     let rules = rules::of_edges(config.edges)?;
     raise_memlock();
     let cgroup = File::open(&config.cgroup).map_err(|source| ProbeError::Cgroup { cgroup: config.cgroup.clone(), source })?;
@@ -95,7 +121,7 @@ pub(super) fn attach(config: &ProbeConfig<'_>) -> Result<Probe, ProbeError> {
     let mut chains = Vec::new();
     for (array, names) in CHAINS {
         let mut chain: ProgramArray<MapData> = take(&mut object, array)?;
-        for (index, &name) in (0..).zip(names) {
+        for (index, &name) in (0..).zip(names).filter(|(_, name)| reads.needs(name, config.edges)) {
             let hook = skb_program(&mut object, name)?;
             hook.load().map_err(program(name))?;
             chain.set(index, hook.fd().map_err(program(name))?, 0).map_err(map(array))?;
@@ -181,5 +207,29 @@ fn raise_memlock() {
         if setrlimit(Resource::RLIMIT_MEMLOCK, unlimited, unlimited).is_err() {
             let _ = setrlimit(Resource::RLIMIT_MEMLOCK, hard, hard);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stormdrill_core::edge::Role;
+
+    use super::*;
+
+    #[test]
+    fn protocols_that_no_edge_can_speak_are_not_loaded_for_edges() {
+        let edge = |protocol| EdgeSpec { name: "e".to_owned(), role: Role::Ingress, address: None, ports: None, protocol };
+        let loaded = |reads: Reads, edges: &[EdgeSpec]| -> Vec<&str> {
+            let names = CHAINS[1].1.iter().copied();
+            names.filter(|name| reads.needs(name, edges) && !matches!(*name, "probe_egress" | "passive_egress")).collect()
+        };
+        let own = ["detect_egress", "order_egress", "adopt_egress"];
+        assert_eq!(loaded(Reads::Edges, &[edge(Some(Protocol::Http))]), [["http2_egress"].as_slice(), &own].concat());
+        assert_eq!(
+            loaded(Reads::Edges, &[edge(Some(Protocol::Redis)), edge(Some(Protocol::Tls))]),
+            [["redis_egress"].as_slice(), &own].concat()
+        );
+        assert_eq!(loaded(Reads::Edges, &[edge(Some(Protocol::Http)), edge(None)]).len(), 7);
+        assert_eq!(loaded(Reads::All, &[edge(Some(Protocol::Http))]).len(), 7);
     }
 }

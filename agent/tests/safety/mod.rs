@@ -8,7 +8,7 @@ pub(crate) mod probe;
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -176,6 +176,37 @@ fn attached(group: &Path) -> String {
     text
 }
 
+/// Programs of someone else on an interface's tcx hooks, which run before all filters, and end it for every packet by accepting it.
+pub(crate) struct Accepting(#[expect(dead_code, reason = "held: a link goes with its descriptor")] Vec<OwnedFd>);
+
+impl Accepting {
+    /// `None` on kernels before 6.6, which have no tcx.
+    pub(crate) fn on(interface: &str) -> Option<Self> {
+        const BPF_PROG_LOAD: libc::c_long = 5;
+        const BPF_LINK_CREATE: libc::c_long = 28;
+        const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
+        // `BPF_TCX_INGRESS` and `BPF_TCX_EGRESS`.
+        const HOOKS: [u32; 2] = [46, 47];
+        // `r0 = 0; exit`: TC_ACT_OK.
+        let program: [u64; 2] = [0xb7, 0x95];
+        let bpf = |command: libc::c_long, request: &[u32]| -> Option<OwnedFd> {
+            // SAFETY: the request has the layout of the kernel's structure for the command, whose size is told; what it points to outlives the call.
+            let fd = unsafe { libc::syscall(libc::SYS_bpf, command, request.as_ptr(), size_of_val(request)) };
+            // SAFETY: a descriptor that the kernel has just made, and nobody else has.
+            (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).unwrap()) })
+        };
+        let halves = |pointer: u64| [u32::try_from(pointer & 0xffff_ffff).unwrap(), u32::try_from(pointer >> 32).unwrap()];
+        let [code, code_high] = halves(program.as_ptr() as u64);
+        let [license, license_high] = halves(c"MIT".as_ptr() as u64);
+        let program = bpf(BPF_PROG_LOAD, &[BPF_PROG_TYPE_SCHED_CLS, 2, code, code_high, license, license_high]).unwrap();
+        let program_fd = u32::try_from(program.as_raw_fd()).unwrap();
+        let interface = nix::net::if_::if_nametoindex(interface).unwrap();
+        // A link: program, interface, hook, flags; then relative to what, which is nothing.
+        let links = HOOKS.map(|hook| bpf(BPF_LINK_CREATE, &[program_fd, interface, hook, 0, 0, 0, 0, 0]));
+        links.into_iter().collect::<Option<Vec<_>>>().map(Self)
+    }
+}
+
 /// A place for drills: a peer with a store, a group, a state directory.
 pub(crate) struct Scene {
     pub(crate) agent: Agent,
@@ -187,7 +218,11 @@ impl Scene {
     pub(crate) fn new() -> Self {
         let peer = Peer::with_queues(4);
         peer.run(|| lab::serve_http(STORE));
-        lab::wait_until("the addresses have settled", || !run("ip", &["-j", "address"]).contains("tentative"));
+        // The link's own address comes with its carrier, which on a busy machine is noticed late.
+        lab::wait_until("the addresses have settled", || {
+            let shown = run("ip", &["-j", "address", "show", "dev", "v0"]);
+            shown.contains("\"fe80::") && !shown.contains("tentative") && !shown.contains("NO-CARRIER")
+        });
         Self { agent: Agent::new(), peer, group: Group::new() }
     }
 
@@ -248,12 +283,13 @@ impl Scene {
     }
 }
 
-/// Faults of every kind that any kernel has: one by classifiers alone, one through an ifb, one by a program on the group.
+/// Faults of every kind that any kernel has: one by classifiers alone, one through an ifb, one by a program on the group. All edges speak HTTP, so that
+/// the programs for other protocols, which take longest to load, stay away.
 pub(crate) fn playbook(phases: [&str; 3]) -> String {
     let [baseline, fault, recovery] = phases;
     format!(
         "version: 1\nname: killed\nobserve:\n  downstream:\n    store: {{address: 10.9.0.2, port: 8081, protocol: http}}\n    \
-         stock: {{address: 10.9.0.0/24, port: 9999}}\n    cart: {{address: 10.9.0.3, port: 80}}\n  window: 250ms\n\
+         stock: {{address: 10.9.0.0/24, port: 9999, protocol: http}}\n    cart: {{address: 10.9.0.3, port: 80, protocol: http}}\n  window: 250ms\n\
          phases: {{baseline: {baseline}, fault: {fault}, recovery: {recovery}}}\nfaults:\n  - {{partition: true, to: store}}\n  \
          - {{rate: 1gbit, to: stock}}\n  - {{refuse: 100%, to: cart}}\n"
     )

@@ -9,7 +9,7 @@ use super::problem::{Code, Problem, Source};
 use super::{Load, Phases, Playbook, Scope, parse, parse_with};
 use crate::edge::{EdgeSpec, PortRange, Protocol};
 use crate::fault::model::{FourState, Gemodel, LossModel};
-use crate::fault::{Direction, Distribution, FaultKind, FaultSpec, RateLimit, Slot, Transport, Tuning};
+use crate::fault::{Direction, Distribution, FaultKind, FaultSpec, RateLimit, Slot, Spacing, Transport, Tuning};
 
 /// A good playbook; tests replace parts of it.
 const GOOD: &str = r#"version: 1
@@ -414,10 +414,17 @@ fn every_parameter_of_netem_can_be_said() {
     assert_eq!((partition.kind, partition.direction), (FaultKind::Partition, Direction::Both));
     assert_eq!(fault("refuse: 30%").kind, FaultKind::Refuse { share: 0.3 });
     let delay = fault("delay: {time: 10ms, jitter: 2ms, correlation: 25%, table: /t.dist, slot: {min: 1ms, packets: 8}, limit: 9}");
-    let slot = Slot { min: Duration::from_millis(1), max: Duration::from_millis(1), packets: 8, bytes: 0 };
+    let every = Spacing::Between(Duration::from_millis(1), Duration::from_millis(1));
+    let slot = Slot { every, packets: 8, bytes: 0 };
     let tuning =
         Tuning { limit: Some(9), jitter_correlation: 0.25, table: Some("/t.dist".to_owned()), slot: Some(slot), ..Tuning::default() };
     assert_eq!(delay.tuning, tuning);
+    let every = |slot: &str| fault(&format!("delay: {{time: 10ms, slot: {slot}}}")).tuning.slot.map(|slot| slot.every);
+    let (ten, two) = (Duration::from_millis(10), Duration::from_millis(2));
+    let drawn = Spacing::Around { time: ten, jitter: two, distribution: Distribution::Pareto };
+    assert_eq!(every("{time: 10ms, jitter: 2ms, distribution: pareto}"), Some(drawn));
+    assert_eq!(every("{time: 10ms, jitter: 2ms}"), Some(Spacing::Between(ten - two, ten + two)));
+    assert_eq!(every("{min: 2ms, max: 10ms}"), Some(Spacing::Between(two, ten)));
     // Packets overtake those that a delay holds back.
     let both = good(
         "  - {delay",

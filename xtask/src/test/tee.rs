@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use super::Printing;
 use crate::command;
 
 /// What a program printed and how it ended.
@@ -19,7 +20,7 @@ pub(super) struct Outcome {
 }
 
 /// Runs a command to its end, or until the time is up: then it is killed.
-pub(super) fn run(command: &mut Command, limit: Duration) -> Result<Outcome> {
+pub(super) fn run(command: &mut Command, limit: Duration, printing: Printing) -> Result<Outcome> {
     let deadline = Instant::now() + limit;
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().with_context(|| format!("cannot run {}", command::show(command)))?;
@@ -38,7 +39,9 @@ pub(super) fn run(command: &mut Command, limit: Duration) -> Result<Outcome> {
     let timed_out = loop {
         match chunks.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(bytes) => {
-                stdout.write_all(&bytes).and_then(|()| stdout.flush())?;
+                if printing == Printing::AsItComes {
+                    stdout.write_all(&bytes).and_then(|()| stdout.flush())?;
+                }
                 output.extend(bytes);
             }
             Err(RecvTimeoutError::Disconnected) => break false,
@@ -61,14 +64,14 @@ mod tests {
 
     #[test]
     fn output_and_success_are_kept() {
-        let outcome = run(Command::new("sh").args(["-c", "printf a; exit 3"]), Duration::from_secs(60)).unwrap();
+        let outcome = run(Command::new("sh").args(["-c", "printf a; exit 3"]), Duration::from_secs(60), Printing::AtItsEnd).unwrap();
         assert_eq!((outcome.output.as_str(), outcome.succeeded), ("a", false));
         assert!(outcome.ending.contains('3'), "{}", outcome.ending);
     }
 
     #[test]
     fn a_program_that_hangs_is_killed() {
-        let outcome = run(Command::new("sleep").arg("600"), Duration::from_millis(50)).unwrap();
+        let outcome = run(Command::new("sleep").arg("600"), Duration::from_millis(50), Printing::AtItsEnd).unwrap();
         assert!(!outcome.succeeded);
         assert!(outcome.ending.contains("killed"), "{}", outcome.ending);
     }

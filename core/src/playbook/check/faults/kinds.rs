@@ -159,7 +159,7 @@ fn sensible(entry: &Entry, time: Duration, phases: Option<Phases>, problems: &mu
     None
 }
 
-fn distribution(entry: &Entry, problems: &mut Problems<'_>) -> Option<Distribution> {
+pub(super) fn distribution(entry: &Entry, problems: &mut Problems<'_>) -> Option<Distribution> {
     let text = fields::text(entry, problems)?;
     let found = Distribution::ALL.into_iter().find(|distribution| distribution.as_str() == text);
     if found.is_none() {

@@ -4,7 +4,7 @@ use super::super::super::fields::{self, Fields, Keys};
 use super::super::super::node::{Entry, Value};
 use super::super::super::problem::{Code, Draft, Problems};
 use crate::fault::model::{FourState, Gemodel, LossModel, correlated_share};
-use crate::fault::{FaultKind, RateLimit, Slot, Tuning};
+use crate::fault::{Distribution, FaultKind, RateLimit, Slot, Spacing, Tuning};
 use crate::units::{bandwidth, duration, share};
 
 const LOSS: Keys = Keys::new("`loss`", &["share", "correlation", "gemodel", "state", "ecn", "limit", "seed"]);
@@ -14,7 +14,7 @@ const DUPLICATE: Keys = Keys::new("`duplicate`", &["share", "correlation", "limi
 const CORRUPT: Keys = Keys::new("`corrupt`", &["share", "correlation", "limit", "seed"]);
 const REORDER: Keys = Keys::new("`reorder`", &["share", "correlation", "gap", "limit", "seed"]);
 const RATE: Keys = Keys::new("`rate`", &["bandwidth", "overhead", "cell_size", "cell_overhead", "limit"]);
-const SLOT: Keys = Keys::new("`slot`", &["min", "max", "packets", "bytes"]);
+const SLOT: Keys = Keys::new("`slot`", &["min", "max", "time", "jitter", "distribution", "packets", "bytes"]);
 
 /// Mean burst that is proposed in the place of a correlation, packets.
 const PROPOSED_BURST: f64 = 4.0;
@@ -167,26 +167,56 @@ pub(super) fn rate(entry: &Entry, tuning: &mut Tuning, problems: &mut Problems<'
 
 pub(super) fn slot(entry: &Entry, problems: &mut Problems<'_>) -> Option<Slot> {
     let fields = Fields::open(&entry.value, &entry.key.place, SLOT, problems)?;
-    let min = fields.require("min", "min: 10ms", problems).and_then(|entry| fields::quantity(entry, duration::parse, problems))?;
-    let max = match fields.get("max") {
-        None => min,
-        Some(entry) => {
-            let max = fields::quantity(entry, duration::parse, problems)?;
-            if max < min {
-                let message = format!("`max` of {} is less than `min`", duration::print(max));
-                problems.report(Draft::new(Code::OutOfRange, &entry.value.place, message).replace(duration::print(min)));
-                return None;
-            }
-            max
-        }
-    };
+    let every = spacing(&fields, problems)?;
     // The kernel's counters are signed.
     let mut bound = |key| match fields.get(key) {
         None => Some(0),
         Some(entry) => count(entry, 1, u32::MAX / 2, problems),
     };
     let (packets, bytes) = (bound("packets"), bound("bytes"));
-    Some(Slot { min, max, packets: packets?, bytes: bytes? })
+    Some(Slot { every, packets: packets?, bytes: bytes? })
+}
+
+/// `min` and `max`, or `time`, `jitter` and `distribution`.
+fn spacing(fields: &Fields<'_>, problems: &mut Problems<'_>) -> Option<Spacing> {
+    let Some(time) = fields.get("time") else {
+        if let Some(entry) = fields.get("jitter").or_else(|| fields.get("distribution")) {
+            let message = format!("`{}` without `time` means nothing", entry.key.text);
+            problems.report(Draft::new(Code::Conflict, &entry.key.place, message).advice("add `time: 10ms`, or leave it out"));
+            return None;
+        }
+        let min = fields.require("min", "min: 10ms", problems).and_then(|entry| fields::quantity(entry, duration::parse, problems))?;
+        let Some(entry) = fields.get("max") else {
+            return Some(Spacing::Between(min, min));
+        };
+        let max = fields::quantity(entry, duration::parse, problems)?;
+        if max < min {
+            let message = format!("`max` of {} is less than `min`", duration::print(max));
+            problems.report(Draft::new(Code::OutOfRange, &entry.value.place, message).replace(duration::print(min)));
+            return None;
+        }
+        return Some(Spacing::Between(min, max));
+    };
+    if let Some(entry) = fields.get("min").or_else(|| fields.get("max")) {
+        let message = format!("`{}` and `time` are two ways to space slots", entry.key.text);
+        problems.report(Draft::new(Code::Conflict, &entry.key.place, message).advice("keep one of them"));
+        return None;
+    }
+    let middle = fields::quantity(time, duration::parse, problems)?;
+    let shape = fields.get("distribution").map_or(Some(Distribution::Uniform), |entry| super::kinds::distribution(entry, problems))?;
+    let entry = fields.require("jitter", "jitter: 2ms", problems)?;
+    let jitter = fields::quantity(entry, duration::parse, problems)?;
+    let most = middle.min(Spacing::MOST_JITTER);
+    if jitter > most {
+        let message = format!("`jitter` of {} is more than {}", duration::print(jitter), duration::print(most));
+        let label = if most == middle { "this would reach below zero" } else { "the kernel takes no more" };
+        problems.report(Draft::new(Code::OutOfRange, &entry.value.place, message).label(label).replace(duration::print(most)));
+        return None;
+    }
+    Some(match shape {
+        Distribution::Uniform => Spacing::Between(middle.saturating_sub(jitter), middle.saturating_add(jitter)),
+        distribution => Spacing::Around { time: middle, jitter, distribution },
+    })
 }
 
 /// `limit` and `seed`, where the mapping knows them.
