@@ -90,7 +90,7 @@ pub struct Observe {
 pub struct Limits {
     /// Drills at a time, 1 to 16.
     pub drills: usize,
-    /// Connections at a time on all addresses, 8 to 10,000; further ones wait to be accepted.
+    /// Connections at a time on all TCP addresses, 8 to 10,000; further ones are refused.
     pub connections: usize,
     /// Largest body in bytes, 1 KiB to 1 MiB.
     pub body_bytes: usize,
