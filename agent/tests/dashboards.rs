@@ -121,7 +121,7 @@ fn the_shipped_configuration_is_one_of_defaults() {
         |line: &&str| line.starts_with("# ") && (line[2..].starts_with("  ") || line[2..].split(' ').next().unwrap().ends_with(':'));
     let examples: String = text.lines().filter(is_example).map(|line| format!("{}\n", &line[2..])).collect();
     let config = parse(&examples).unwrap();
-    assert!(config.tls.is_some() && config.etcd.is_some());
+    assert!(config.tls.is_some() && config.etcd.is_some_and(|etcd| etcd.user.is_some() && etcd.identity.is_some()));
     assert!(config.token_file.is_some() && config.playbooks.is_some() && config.socket.is_some(), "{examples}");
     assert_eq!(config.observe.unwrap().edges.len(), 2);
 }
