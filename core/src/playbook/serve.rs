@@ -160,7 +160,7 @@ mod tests {
         .unwrap();
         assert_eq!(config.listen, ["127.0.0.1:1".parse().unwrap(), "[::1]:2".parse().unwrap()]);
         assert_eq!((config.retention, config.limits.drills, config.limits.body_bytes), (7, 2, 2048));
-        assert_eq!((config.limits.requests, config.tls), (5, Some(Tls { cert: "/c".into(), key: "/k".into() })));
+        assert_eq!((config.limits.requests, config.tls.clone()), (5, Some(Tls { cert: "/c".into(), key: "/k".into() })));
         let user = Some(EtcdUser { name: "u".to_owned(), password_file: "/w".into() });
         let etcd = Etcd {
             endpoints: vec!["http://a:1".to_owned()],
