@@ -30,7 +30,7 @@ mod health;
 
 mod effect;
 
-mod hidden;
+pub(crate) mod hidden;
 
 mod outage;
 
