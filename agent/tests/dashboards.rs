@@ -86,6 +86,12 @@ fn dashboards_can_be_imported_as_they_are() {
         let variables = dashboard["templating"]["list"].as_array().unwrap();
         assert!(variables.iter().any(|variable| variable["type"] == "datasource"), "{file} asks for no data source");
         let text = dashboard.to_string();
+        // Grafana gives a number to what it imports, and knows the shape from version 8.5 on.
+        assert!(dashboard["id"].is_null() && dashboard["schemaVersion"].as_u64().unwrap() >= 36, "{file}");
+        for name in ["datasource", "instance", "edge"] {
+            let is_used = text.contains(&format!("${name}")) || text.contains(&format!("${{{name}}}"));
+            assert_eq!(variables.iter().any(|variable| variable["name"] == name), is_used, "{file}: {name}");
+        }
         assert!(!text.contains("${DS_") && !text.contains("\"uid\":\"prom"), "{file} names a data source of somebody's");
         let panels = dashboard["panels"].as_array().unwrap();
         let ids: BTreeSet<String> = panels.iter().map(|panel| panel["id"].to_string()).collect();
