@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
-use crate::tls::{self, TlsError};
+use crate::tls::{self, Files, TlsError};
 
 mod events;
 
@@ -134,11 +134,11 @@ impl Client {
         Self { place: Place::Socket(path.to_owned()), token: None }
     }
 
-    /// By URL, with the token in a file's first line and the authorities in another file, the system's if not given.
+    /// By URL, with the token in a file's first line, and what TLS goes by.
     ///
     /// # Errors
     /// When the URL is none, or a file cannot be read.
-    pub fn url(url: &str, token_file: Option<&Path>, ca: Option<&Path>) -> Result<Self, ClientError> {
+    pub fn url(url: &str, token_file: Option<&Path>, files: &Files<'_>) -> Result<Self, ClientError> {
         let bad = || ClientError::Url { url: url.to_owned() };
         let uri: hyper::Uri = url.parse().map_err(|_| bad())?;
         let (Some(scheme), Some(host), "/" | "") = (uri.scheme_str(), uri.host(), uri.path()) else { return Err(bad()) };
@@ -146,7 +146,7 @@ impl Client {
             "http" => (80, None),
             "https" => {
                 let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).map_err(|_| bad())?;
-                (443, Some((tls::client(ca.unwrap_or(Path::new(tls::SYSTEM_CA)))?, name)))
+                (443, Some((tls::client(files)?, name)))
             }
             _ => return Err(bad()),
         };
@@ -170,12 +170,18 @@ impl Client {
     /// # Errors
     /// When nobody answers.
     pub async fn ask(&self, method: Method, path: &str, body: Option<(&str, String)>) -> Result<Answer, ClientError> {
-        let mut headers = Vec::new();
-        let body = body.map(|(media, text)| {
-            headers.push(("content-type", media));
-            text
-        });
-        let response = self.send(method, path, &headers, body.unwrap_or_default()).await?;
+        match body {
+            Some((media, text)) => self.ask_with(method, path, &[("content-type", media)], text).await,
+            None => self.ask_with(method, path, &[], String::new()).await,
+        }
+    }
+
+    /// The same with headers of the caller's own.
+    ///
+    /// # Errors
+    /// When nobody answers.
+    pub async fn ask_with(&self, method: Method, path: &str, headers: &[(&str, &str)], body: String) -> Result<Answer, ClientError> {
+        let response = self.send(method, path, headers, body).await?;
         let status = response.status();
         let body = response.into_body().collect().await.map_err(|source| self.broken(source))?.to_bytes();
         Ok(Answer { status, body })
@@ -251,7 +257,7 @@ mod tests {
             ("http://host/v1", None),
             ("playbook.yaml", None),
         ] {
-            assert_eq!(Client::url(url, None, None).ok().map(|client| client.describe()).as_deref(), expected, "{url}");
+            assert_eq!(Client::url(url, None, &Files::default()).ok().map(|client| client.describe()).as_deref(), expected, "{url}");
         }
     }
 
@@ -262,6 +268,8 @@ mod tests {
         assert_eq!(answer.refusal(), "1 problem\n  line 3: no such key");
         let other = Answer { status: StatusCode::BAD_GATEWAY, body: Bytes::from("<html>") };
         assert_eq!(other.refusal(), "the answer is 502 Bad Gateway");
-        assert!(Client::url("http://h", Some(Path::new("/nonexistent")), None).unwrap_err().to_string().contains("/nonexistent"));
+        assert!(
+            Client::url("http://h", Some(Path::new("/nonexistent")), &Files::default()).unwrap_err().to_string().contains("/nonexistent")
+        );
     }
 }

@@ -127,8 +127,9 @@ pub fn targets(playbook: &Playbook) -> Vec<(FaultSpec, EdgeSpec)> {
 }
 
 fn judged(playbook: &Playbook, outcome: Outcome, load: Option<LoadHealth>, id: String, started_at: String) -> Carried {
-    let Outcome { end, phases, windows, faults, quality, held_up } = outcome;
-    let evidence = Evidence { edges: &playbook.edges, phases: &phases, windows: &windows, faults: &faults, load, held_up: &held_up };
+    let Outcome { end, phases, windows, faults, quality, held_up, blind } = outcome;
+    let blind = blind.as_deref();
+    let evidence = Evidence { edges: &playbook.edges, phases: &phases, windows: &windows, faults: &faults, load, held_up: &held_up, blind };
     let judgements = judge::judge(&playbook.expect, &evidence);
     let aborted = match &end {
         End::Complete => None,

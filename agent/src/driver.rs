@@ -33,6 +33,9 @@ const POLL: Duration = Duration::from_millis(5);
 /// How often a running fault's lease is renewed; the lease lasts three times as long.
 const RENEW_NS: u64 = RENEW_EVERY.as_secs() * 1_000_000_000;
 
+/// How often the probe's own hooks are looked at.
+const LOOK_NS: u64 = 1_000_000_000;
+
 /// Why a drill could not be carried through. The faults are gone all the same.
 #[derive(Debug, Error)]
 pub enum DriverError {
@@ -68,6 +71,8 @@ pub struct Outcome {
     pub quality: DataQuality,
     /// When this loop stood still for longer than it may.
     pub held_up: Vec<HeldUp>,
+    /// Why not all of it was observed.
+    pub blind: Option<String>,
 }
 
 /// Runs the drill to its end. `abort` brings reasons to end it early.
@@ -92,6 +97,8 @@ pub async fn drive(
         renew_at_ns: None,
         ran_ns: clock::monotonic_ns(),
         held_up: Vec::new(),
+        look_at_ns: 0,
+        blind: None,
     };
     let ended = driver.run(abort).await;
     if ended.is_err() {
@@ -99,12 +106,14 @@ pub async fn drive(
         driver.remove().await;
     }
     let end = ended?;
+    // What was done in the last second was not seen by the loop.
+    let _ = driver.look();
     let phases = driver.machine.phases().to_vec();
-    let Driver { session, faults, mut windows, progress, held_up, .. } = driver;
+    let Driver { session, faults, mut windows, progress, held_up, blind, .. } = driver;
     let (rest, quality) = session.finish()?;
     rest.iter().for_each(|window| progress.window(window));
     windows.extend(rest);
-    Ok(Outcome { end, phases, windows, faults: faults.into_outcomes(), quality, held_up })
+    Ok(Outcome { end, phases, windows, faults: faults.into_outcomes(), quality, held_up, blind })
 }
 
 struct Driver<'a> {
@@ -119,6 +128,9 @@ struct Driver<'a> {
     /// When this loop was last seen to run.
     ran_ns: u64,
     held_up: Vec<HeldUp>,
+    /// When the hooks are looked at again.
+    look_at_ns: u64,
+    blind: Option<String>,
 }
 
 impl Driver<'_> {
@@ -168,6 +180,14 @@ impl Driver<'_> {
             }
             self.progress.faults(&self.faults.counts());
         }
+        if now_ns >= self.look_at_ns {
+            self.look_at_ns = now_ns + LOOK_NS;
+            // Guards see nothing any more, either.
+            if let Some(reason) = self.look() {
+                self.progress.note(&format!("ending early: {reason}"));
+                self.handle(Event::Abort { reason, now_ns }).await?;
+            }
+        }
         self.session.poll()?;
         for window in self.session.finalised() {
             let tripped = self.guards.iter_mut().find_map(|guard| guard.observe(&window));
@@ -182,6 +202,14 @@ impl Driver<'_> {
             self.handle(Event::Drained).await?;
         }
         Ok(())
+    }
+
+    /// Looks whether all hooks are in place, and says so once if not.
+    fn look(&mut self) -> Option<String> {
+        let lost = self.session.attached().lost().filter(|_| self.blind.is_none())?;
+        let reason = format!("somebody has taken the probe's hook {lost} out of the kernel, so that what came later was not counted");
+        self.blind = Some(reason.clone());
+        Some(reason)
     }
 
     /// Renews the leases, and says why the fault phase is not one any more if the faults had a gap: then nothing can be judged by it.

@@ -14,6 +14,7 @@ use stormdrill_wire::abi::{EdgeCounters, Settings};
 use crate::clock;
 
 mod error;
+mod hooks;
 mod load;
 mod records;
 mod rules;
@@ -53,9 +54,22 @@ pub struct Attached {
     pub sock_ops: bool,
 }
 
+impl Attached {
+    /// The first that is not; `None` if all are.
+    #[must_use]
+    pub const fn lost(self) -> Option<&'static str> {
+        match self {
+            Self { ingress: false, .. } => Some("ingress"),
+            Self { egress: false, .. } => Some("egress"),
+            Self { sock_ops: false, .. } => Some("sock_ops"),
+            _ => None,
+        }
+    }
+}
+
 /// An attached probe.
 pub struct Probe {
-    links: load::Links,
+    hooks: hooks::Hooks,
     settings: Array<MapData, Settings>,
     current: Settings,
     counters: PerCpuArray<MapData, EdgeCounters>,
@@ -129,7 +143,7 @@ impl Probe {
     /// The state of the hooks, asked of the kernel.
     #[must_use]
     pub fn attached(&self) -> Attached {
-        self.links.state()
+        self.hooks.state()
     }
 
     /// How long each of the programs ran so far, by name. The kernel measures it only while sysctl kernel.bpf_stats_enabled is 1.

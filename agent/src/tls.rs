@@ -10,7 +10,16 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use thiserror::Error;
 
 /// What a client trusts if it is not told: the system's bundle, as Debian and its kin have it.
-pub const SYSTEM_CA: &str = "/etc/ssl/certs/ca-certificates.crt";
+const SYSTEM_CA: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// What a client goes by: files of PEM, each with a default.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Files<'a> {
+    /// The authorities to trust; the system's if not given.
+    pub authorities: Option<&'a Path>,
+    /// The certificate that it shows, its chain behind it, and its key; none if not given.
+    pub identity: Option<(&'a Path, &'a Path)>,
+}
 
 /// Why there is no TLS.
 #[derive(Debug, Error)]
@@ -55,15 +64,20 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     if all.is_empty() { Err(TlsError::Empty { path: path.to_owned() }) } else { Ok(all) }
 }
 
+/// A certificate, its chain behind it, and its key.
+fn identity(certificate: &Path, key: &Path) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    let text = read(key)?;
+    let key =
+        PrivateKeyDer::from_pem_slice(&text).map_err(|source| TlsError::Pem { path: key.to_owned(), what: "a private key", source })?;
+    Ok((certificates(certificate)?, key))
+}
+
 /// What a server shows: a certificate, its chain behind it, and its key.
 ///
 /// # Errors
 /// When a file cannot be read, or the two do not belong together.
 pub fn server(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
-    let chain = certificates(certificate)?;
-    let key_text = read(key)?;
-    let key =
-        PrivateKeyDer::from_pem_slice(&key_text).map_err(|source| TlsError::Pem { path: key.to_owned(), what: "a private key", source })?;
+    let (chain, key) = identity(certificate, key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -73,11 +87,12 @@ pub fn server(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsEr
     Ok(Arc::new(config))
 }
 
-/// Whom a client trusts: the authorities in a file.
+/// Whom a client trusts, and what it shows.
 ///
 /// # Errors
-/// When the file cannot be read or holds none.
-pub fn client(authorities: &Path) -> Result<Arc<ClientConfig>, TlsError> {
+/// When a file cannot be read, there is no authority in it, or certificate and key do not belong together.
+pub fn client(files: &Files<'_>) -> Result<Arc<ClientConfig>, TlsError> {
+    let authorities = files.authorities.unwrap_or(Path::new(SYSTEM_CA));
     let mut roots = RootCertStore::empty();
     // A bundle has entries of kinds that are not known here; one that is known is enough.
     let (added, _) = roots.add_parsable_certificates(certificates(authorities)?);
@@ -88,7 +103,13 @@ pub fn client(authorities: &Path) -> Result<Arc<ClientConfig>, TlsError> {
     let config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(TlsError::Certificate)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let config = match files.identity {
+        None => config.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let (chain, key) = identity(certificate, key)?;
+            config.with_client_auth_cert(chain, key).map_err(TlsError::Certificate)?
+        }
+    };
     Ok(Arc::new(config))
 }

@@ -86,6 +86,12 @@ fn dashboards_can_be_imported_as_they_are() {
         let variables = dashboard["templating"]["list"].as_array().unwrap();
         assert!(variables.iter().any(|variable| variable["type"] == "datasource"), "{file} asks for no data source");
         let text = dashboard.to_string();
+        // Grafana gives a number to what it imports, and knows the shape from version 8.5 on.
+        assert!(dashboard["id"].is_null() && dashboard["schemaVersion"].as_u64().unwrap() >= 36, "{file}");
+        for name in ["datasource", "instance", "edge"] {
+            let is_used = text.contains(&format!("${name}")) || text.contains(&format!("${{{name}}}"));
+            assert_eq!(variables.iter().any(|variable| variable["name"] == name), is_used, "{file}: {name}");
+        }
         assert!(!text.contains("${DS_") && !text.contains("\"uid\":\"prom"), "{file} names a data source of somebody's");
         let panels = dashboard["panels"].as_array().unwrap();
         let ids: BTreeSet<String> = panels.iter().map(|panel| panel["id"].to_string()).collect();
@@ -121,7 +127,7 @@ fn the_shipped_configuration_is_one_of_defaults() {
         |line: &&str| line.starts_with("# ") && (line[2..].starts_with("  ") || line[2..].split(' ').next().unwrap().ends_with(':'));
     let examples: String = text.lines().filter(is_example).map(|line| format!("{}\n", &line[2..])).collect();
     let config = parse(&examples).unwrap();
-    assert!(config.tls.is_some() && config.etcd.is_some());
+    assert!(config.tls.is_some() && config.etcd.is_some_and(|etcd| etcd.user.is_some() && etcd.identity.is_some()));
     assert!(config.token_file.is_some() && config.playbooks.is_some() && config.socket.is_some(), "{examples}");
     assert_eq!(config.observe.unwrap().edges.len(), 2);
 }

@@ -11,9 +11,11 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Barrier;
 use std::time::Duration;
 
 use lab::{in_namespace, wait_until};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use rig::agent::{Agent, PROGRAM};
 use rig::daemon::Daemon;
@@ -151,65 +153,115 @@ fn who_asks_too_fast_is_told_to_wait_and_others_are_not() {
     });
 }
 
+/// Clients that ask for a drill's events at the same time, each on a connection of its own.
+const STREAMS: usize = 10_000;
+/// Threads that they are divided among.
+const THREADS: usize = 8;
+
+/// Clients of one thread: opened one after another, then closed in an order and at moments that have nothing to do with what they were told. Gives the
+/// statuses of those that looked at their answer before they closed.
+fn streams(address: &str, id: &str, thread: usize, all_open: &Barrier) -> Vec<u16> {
+    let request = format!("GET /v1/drills/{id}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    let mut clients: Vec<TcpStream> = (0..STREAMS / THREADS)
+        .map(|_| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            // One that is refused at once may be closed before it has asked.
+            let _ = stream.write_all(request.as_bytes());
+            stream
+        })
+        .collect();
+    all_open.wait();
+    let mut random = 88_172_645_463_325_252_u64 + thread as u64;
+    let mut statuses = Vec::new();
+    while !clients.is_empty() {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let mut client = clients.swap_remove(usize::try_from(random % clients.len() as u64).unwrap());
+        // Half of them go before they have read anything, some in the middle of an event.
+        let mut head = [0; 160];
+        if random & 1 << 40 != 0 && client.read_exact(&mut head[..12]).is_ok() {
+            statuses.push(std::str::from_utf8(&head[9..12]).unwrap().parse().unwrap());
+            if random & 1 << 41 != 0 {
+                let _ = client.read(&mut head);
+            }
+        }
+    }
+    statuses
+}
+
 #[test]
-fn a_thousand_connections_slow_clients_and_streams_that_break_do_not_disturb_a_drill() {
+fn a_thousand_slow_clients_and_ten_thousand_streams_that_close_at_random_do_not_disturb_a_drill() {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
     in_namespace(|| {
         let store = Service::store(&[]);
         let chain = Service::chain(1, &store.address, &["--tries", "1", "--timeout", "10s"]);
         let _load = Load::start(&chain.address, &["--rate", "50/s", "--duration", "600s", "--timeout", "2s"]);
         let agent = Agent::new();
-        let daemon = Daemon::start(&agent, "limits: {connections: 500, requests: 100000}\n");
-        let id = daemon.drill(&Playbook::new(&chain, &store).phases(2, 10, 2).text());
+        let daemon = Daemon::start(&agent, "limits: {connections: 2000, requests: 100000}\n");
+        let playbook = Playbook::new(&chain, &store).phases(2, 12, 1).fault("{http_status: {status: 503, share: 50%}, to: store}");
+        let id = daemon.drill(&playbook.expect("store downstream QPS <= 500").text());
         daemon.wait_for_phase(&id, "fault");
         let before = daemon.memory();
-        let connect = || {
-            let stream = TcpStream::connect(&daemon.address).unwrap();
-            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-            stream
-        };
-        // Streams that are opened and dropped, some before they were answered, some after a few events.
-        std::thread::scope(|scope| {
-            for client in 0..8_u32 {
-                let (id, connect) = (&id, &connect);
-                scope.spawn(move || {
-                    for turn in 0..100 {
-                        let mut stream = connect();
-                        write!(stream, "GET /v1/drills/{id}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
-                        let mut some = [0; 512];
-                        for _ in 0..(client + turn) % 3 {
-                            let _ = stream.read(&mut some);
-                        }
-                    }
-                });
-            }
-        });
-        // Half a head, half a body, nothing at all, and a report that nobody reads: more than there are places.
-        let mut idle: Vec<TcpStream> = Vec::new();
-        for number in 0..1_000 {
-            let mut stream = connect();
-            let _ = match number % 3 {
-                0 => write!(stream, "GET /v1/dri"),
-                1 => write!(
-                    stream,
-                    "POST /v1/drills HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/yaml\r\nContent-Length: 999\r\n\r\nversion"
-                ),
-                _ => Ok(()),
+        // Half a head, half a body, nothing at all: half of the places.
+        let mut slow: Vec<TcpStream> = (0..1_000).map(|_| TcpStream::connect(&daemon.address).unwrap()).collect();
+        for (number, stream) in slow.iter_mut().enumerate() {
+            let begun = match number % 3 {
+                0 => "GET /v1/dri",
+                1 => "POST /v1/drills HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/yaml\r\nContent-Length: 999\r\n\r\nversion",
+                _ => "",
             };
-            idle.push(stream);
+            stream.write_all(begun.as_bytes()).unwrap();
         }
-        // A slow body is refused by name, and none of them keeps its place.
-        let mut answer = String::new();
-        idle[1].read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("slow-body"), "{answer}");
-        wait_until("others are answered while the slow ones are still there", || {
-            curl(&["-m", "5", &format!("http://{}/healthz", daemon.address)]) == 200
+        let all_open = Barrier::new(THREADS + 1);
+        let statuses: Vec<u16> = std::thread::scope(|scope| {
+            let (address, id, all_open) = (&daemon.address, &id, &all_open);
+            let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || streams(address, id, thread, all_open))).collect();
+            all_open.wait();
+            // Whatever is open by TCP, who is on the host sees the drill.
+            let status = agent.run(&["status"]);
+            assert!(status.stdout.contains("running (fault)"), "{status:#?}");
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
         });
-        drop(idle);
+        let of = |status: u16| statuses.iter().filter(|other| **other == status).count();
+        assert!(of(200) > 100 && of(503) > 1_000 && of(200) + of(503) == statuses.len(), "{} {} {}", of(200), of(503), statuses.len());
+        let most = daemon.most_memory();
+        assert!(most < before + 64 * 1024, "{before} KiB became {most} KiB");
+        wait_until("others are answered while the slow ones are still there", || daemon.send("GET", "/healthz", "", "").0 == 200);
+        assert_eq!(text(&daemon.ask("GET", &format!("/v1/drills/{id}")).1, "/phase"), "fault", "the drill was too short to be disturbed");
+        // A slow body is refused by name.
+        let mut answer = String::new();
+        slow[1].set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        slow[1].read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("slow-body"), "{answer}");
         let drill = daemon.ended(&id);
-        assert_eq!(text(&drill, "/state"), "finished", "{drill:#}");
+        assert_eq!((text(&drill, "/state"), text(&drill, "/verdict")), ("finished", "pass"), "{drill:#}");
         assert_eq!(count(&drill, "/result/data_quality/events_lost"), 0);
-        let after = daemon.memory();
-        assert!(after < before + 64 * 1024, "{before} KiB became {after} KiB");
         assert_eq!(daemon.stop().code, Some(0));
+    });
+}
+
+#[test]
+fn who_finds_no_place_is_told_so_and_a_limit_that_cannot_be_kept_is_none() {
+    in_namespace(|| {
+        let agent = Agent::new();
+        let daemon = Daemon::start(&agent, "limits: {connections: 8, requests: 100000}\n");
+        let held: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(&daemon.address).unwrap()).collect();
+        let (status, problem) = daemon.ask("GET", "/v1/drills");
+        assert_eq!((status, text(&problem, "/type")), (503, "urn:stormdrill:problem:busy"));
+        assert_eq!(agent.run(&["status"]).code, Some(0), "the socket has places of its own");
+        drop(held);
+        wait_until("there is a place again", || daemon.send("GET", "/healthz", "", "").0 == 200);
+        daemon.stop();
+
+        let mut command = Command::new("prlimit");
+        let config = agent.path("serve.yaml");
+        fs::write(&config, "limits: {connections: 5000}\n").unwrap();
+        command.args(["--nofile=4096:4096", PROGRAM, "--state-dir"]).arg(agent.state_dir()).args(["serve", "--config"]).arg(&config);
+        let ended = Process::start(&mut command).end();
+        assert_eq!(ended.code, Some(2), "{ended:#?}");
+        assert!(ended.stderr.contains("5768 descriptors"), "{ended:#?}");
     });
 }

@@ -13,6 +13,7 @@ use nix::sys::signal::Signal;
 use rig::agent::{Agent, Drill, journals};
 use rig::client::ask;
 use rig::json::{assert_keys, count, number, phase, text};
+use rig::links;
 use rig::nobody::Nobody;
 use rig::playbook::Playbook;
 use rig::process::Process;
@@ -433,6 +434,27 @@ fn lost_segments_are_sent_again_and_counted_with_or_without_netem() {
         // Three requests of ten are lost on their way, and three acknowledgements, which are not sent again.
         assert!(retransmits("fault") > requests / 5, "{} for {requests} requests", retransmits("fault"));
         drop(load);
+        assert_eq!(dump(), before);
+    });
+}
+
+#[test]
+fn a_drill_whose_hooks_somebody_took_off_ends_early_and_is_invalid() {
+    in_namespace(|| {
+        let before = dump();
+        let scene = Scene::new("1");
+        let _load = scene.load("100/s");
+        let playbook = scene.playbook().phases(1, 60, 1).fault(FAULT).expect("store downstream QPS <= 500");
+        let mut drill = scene.agent.drill(&playbook.text());
+        drill.wait_for_window_of("fault");
+        // BPF_CGROUP_INET_EGRESS
+        assert_eq!(links::detach(drill.pid(), 1), 1);
+        let result = drill.end();
+        assert_eq!(verdict(&result), (Some(4), "invalid", "invalid"), "{:#?}", result.ended);
+        for path in ["/drill/aborted", "/expectations/0/reason"] {
+            assert!(text(&result.json, path).contains("taken the probe's hook egress out of the kernel"), "{:#}", result.json);
+        }
+        assert_eq!(ask(&scene.store.address), Some(200));
         assert_eq!(dump(), before);
     });
 }

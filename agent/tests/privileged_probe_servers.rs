@@ -273,7 +273,12 @@ fn http2_streams_are_counted_as_nginx_and_h2load_count_them() {
             assert!(text.contains(&format!("{requests} succeeded")), "{text}");
             total += requests;
             for counts in counts(&mut probe) {
-                assert_eq!((counts.requests, counts.responses), (total, total), "{path}: {:?} {counts:?}", probe.snapshot().unwrap().health);
+                assert_eq!(
+                    (counts.requests, counts.responses),
+                    (total, total),
+                    "{path}: {:?} {counts:?}",
+                    probe.snapshot().unwrap().health
+                );
             }
         }
         let health = probe.snapshot().unwrap().health;

@@ -30,7 +30,7 @@ mod health;
 
 mod effect;
 
-mod hidden;
+pub(crate) mod hidden;
 
 mod outage;
 
@@ -67,6 +67,8 @@ pub struct Evidence<'a> {
     pub load: Option<LoadHealth>,
     /// When stormdrill itself stood still for longer than [`MOST_HELD_UP_NS`].
     pub held_up: &'a [HeldUp],
+    /// Why the drill was not observed to its end, if it was not.
+    pub blind: Option<&'a str>,
 }
 
 /// For how long stormdrill may stand still before its windows are doubted, nanoseconds. Its load starts late then, its windows end late, and

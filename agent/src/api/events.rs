@@ -41,7 +41,7 @@ pub(super) fn operations() -> Vec<Operation> {
             Answer { status: 200, description: "The stream.", media: "text/event-stream", schema: "Anything" },
             Answer { status: 204, description: "The drill has ended and all was told: do not ask again.", media: "", schema: "" },
         ],
-        problems: &[Kind::BadRequest, Kind::NotFound, Kind::Unavailable],
+        problems: &[Kind::BadRequest, Kind::NotFound],
         route: get(events),
     }]
 }
@@ -67,7 +67,7 @@ async fn events(State(app): State<App>, Path(id): Path<String>, headers: HeaderM
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     // Streams are held open by clients: they get a share of the connections, and others find one free.
-    let permit = app.stream_permit().ok_or_else(|| Problem::new(Kind::Unavailable, "as many streams as may be are open"))?;
+    let permit = app.stream_permit().ok_or_else(|| Problem::new(Kind::Busy, "as many streams as may be are open"))?;
     let reader = Reader { changed: log.subscribe(), log, seen, _permit: permit };
     let stream = stream::unfold(reader, |mut reader| async move {
         loop {

@@ -1,4 +1,7 @@
 //! Sockets to requests: a bounded number of connections, each with a limit on how long its heads may take.
+//!
+//! Who comes when all places are taken is told so with 503, on one of a few places that are kept for it: a client that waited in the kernel's queue
+//! would not know why. The Unix socket has places of its own, so that whatever TCP clients do, drills can be listed and ended on the host.
 
 use std::convert::Infallible;
 use std::io;
@@ -10,28 +13,34 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::response::IntoResponse as _;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
 
 use super::guard::Peer;
+use super::problem::{Kind, Problem};
 
 pub mod activation;
 
+mod places;
+
 mod stalled;
 
+use places::Place;
+pub use places::Places;
 use stalled::Bounded;
 
-/// How long a request's head may take, and an idle connection stay.
-const HEAD: Duration = Duration::from_secs(15);
 /// How long an answer may wait for a client to take more of it.
 const TAKE: Duration = Duration::from_secs(30);
+/// Connections that the kernel keeps until they are accepted, as far as its own limit (net.core.somaxconn) lets it. Beyond that it drops segments, and
+/// clients try again a second later.
+const QUEUE: u32 = 4096;
 /// After a failed accept, as when descriptors are used up.
 const BREATH: Duration = Duration::from_millis(100);
 
@@ -52,6 +61,18 @@ pub enum ListenError {
         /// Which.
         fd: i32,
         /// Why not.
+        source: io::Error,
+    },
+    /// Too few descriptors.
+    #[error(
+        "have the {needed} descriptors that `limits: {{connections: {connections}}}` takes (LimitNOFILE= of systemd's unit, `ulimit -Hn` of a shell)"
+    )]
+    Descriptors {
+        /// What the configuration says.
+        connections: usize,
+        /// How many it takes.
+        needed: u64,
+        /// Why there are fewer.
         source: io::Error,
     },
     /// The Unix socket.
@@ -78,8 +99,14 @@ impl Listener {
     ///
     /// # Errors
     /// When it is taken or not allowed.
-    pub async fn tcp(address: SocketAddr) -> Result<Self, ListenError> {
-        TcpListener::bind(address).await.map(Self::Tcp).map_err(|source| ListenError::Tcp { address, source })
+    pub fn tcp(address: SocketAddr) -> Result<Self, ListenError> {
+        let bind = || {
+            let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+            socket.set_reuseaddr(true)?;
+            socket.bind(address)?;
+            socket.listen(QUEUE)
+        };
+        bind().map(Self::Tcp).map_err(|source| ListenError::Tcp { address, source })
     }
 
     /// Binds the Unix socket. One that a dead daemon left is replaced; one that answers is not.
@@ -119,35 +146,20 @@ impl Listener {
         }
     }
 
-    /// Answers requests until the task is dropped. `connections` is shared by all listeners, and so is the certificate of those on TCP.
-    pub async fn serve(self, router: Router, connections: Arc<Semaphore>, tls: Certificate) {
+    /// Answers requests until the task is dropped. `places` and the certificate are shared by all listeners on TCP.
+    pub async fn serve(self, router: Router, places: Places, tls: Certificate) {
         loop {
-            // The permit comes first: who is beyond the limit waits in the kernel's queue, and costs nothing here.
-            let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
+            let mut place = match &self {
+                Self::Tcp(_) => places.take().await,
+                Self::Unix(_) => places.take_local().await,
+            };
             let accepted = match &self {
                 Self::Tcp(listener) => listener.accept().await.map(|(stream, from)| Some(Stream::Tcp(stream, from.ip(), tls.get()))),
                 Self::Unix(listener) => listener.accept().await.map(|(stream, _)| may_use(&stream).then_some(Stream::Unix(stream))),
             };
-            let router = router.clone();
+            place = places.better(place);
             match accepted {
-                Ok(Some(stream)) => {
-                    tokio::spawn(async move {
-                        match stream {
-                            Stream::Tcp(stream, from, None) => connection(stream, Peer::Tcp(from), router).await,
-                            Stream::Tcp(stream, from, Some(config)) => {
-                                let accept = TlsAcceptor::from(config).accept(stream);
-                                // Who speaks plain HTTP to this, or nothing at all, costs a connection for a while.
-                                match tokio::time::timeout(HEAD, accept).await {
-                                    Ok(Ok(stream)) => connection(stream, Peer::Tls(from), router).await,
-                                    Ok(Err(error)) => tracing::debug!("TLS with {from}: {error}"),
-                                    Err(_) => tracing::debug!("TLS with {from}: no handshake in time"),
-                                }
-                            }
-                            Stream::Unix(stream) => connection(stream, Peer::Local, router).await,
-                        }
-                        drop(permit);
-                    });
-                }
+                Ok(Some(stream)) => drop(tokio::spawn(stream.answer(router.clone(), place))),
                 Ok(None) => {}
                 Err(error) => {
                     tracing::warn!("accept: {error}");
@@ -180,22 +192,44 @@ enum Stream {
     Unix(UnixStream),
 }
 
+impl Stream {
+    async fn answer(self, router: Router, place: Place) {
+        match self {
+            Self::Tcp(stream, from, None) => connection(stream, Peer::Tcp(from), router, &place).await,
+            Self::Tcp(stream, from, Some(config)) => {
+                let accept = TlsAcceptor::from(config).accept(stream);
+                // Who speaks plain HTTP to this, or nothing at all, costs a connection for a while.
+                match tokio::time::timeout(place.patience(), accept).await {
+                    Ok(Ok(stream)) => connection(stream, Peer::Tls(from), router, &place).await,
+                    Ok(Err(error)) => tracing::debug!("TLS with {from}: {error}"),
+                    Err(_) => tracing::debug!("TLS with {from}: no handshake in time"),
+                }
+            }
+            Self::Unix(stream) => connection(stream, Peer::Local, router, &place).await,
+        }
+    }
+}
+
 /// Root and the daemon's own user may use the Unix socket; the kernel says who asks.
 fn may_use(stream: &UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|peer| peer.uid() == 0 || peer.uid() == nix::unistd::geteuid().as_raw())
 }
 
-async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, peer: Peer, router: Router) {
+async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin, peer: Peer, router: Router, place: &Place) {
+    let is_refused = place.is_refused();
     let service = service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
         let router = router.clone();
         async move {
+            if is_refused {
+                return Ok(Problem::new(Kind::Busy, "as many connections as may be are open").into_response());
+            }
             let mut request: Request = request.map(axum::body::Body::new);
             request.extensions_mut().insert(peer);
             Ok::<_, Infallible>(answer(router, request).await)
         }
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(32 * 1024);
+    http.timer(TokioTimer::new()).header_read_timeout(place.patience()).max_buf_size(32 * 1024).keep_alive(!is_refused);
     // How a client's connection ends is its own affair.
     if let Err(error) = http.serve_connection(TokioIo::new(Bounded::new(stream, TAKE)), service).await {
         tracing::debug!("a connection ended: {error}");

@@ -9,8 +9,8 @@ use super::problem::Kind;
 use super::schema;
 
 /// Problems that any operation can have.
-const EVERYWHERE: [Kind; 6] =
-    [Kind::BadRequest, Kind::Unauthorized, Kind::CrossOrigin, Kind::WrongHost, Kind::MethodNotAllowed, Kind::TooFast];
+const EVERYWHERE: [Kind; 7] =
+    [Kind::BadRequest, Kind::Unauthorized, Kind::CrossOrigin, Kind::WrongHost, Kind::MethodNotAllowed, Kind::TooFast, Kind::Busy];
 
 /// The document of these operations.
 pub(super) fn document(operations: &[Operation]) -> String {

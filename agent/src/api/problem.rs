@@ -32,12 +32,13 @@ pub enum Kind {
     TooMany,
     TooFast,
     Internal,
+    Busy,
     Unavailable,
 }
 
 impl Kind {
     /// All of them, by status.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::BadRequest,
         Self::Unauthorized,
         Self::CrossOrigin,
@@ -53,6 +54,7 @@ impl Kind {
         Self::TooMany,
         Self::TooFast,
         Self::Internal,
+        Self::Busy,
         Self::Unavailable,
     ];
 
@@ -73,6 +75,7 @@ impl Kind {
             Self::TooMany => (429, "too-many", "As many as may be are there already"),
             Self::TooFast => (429, "too-fast", "Requests come too fast"),
             Self::Internal => (500, "internal", "Something went wrong in the daemon"),
+            Self::Busy => (503, "busy", "As many clients as may be are there already"),
             Self::Unavailable => (503, "unavailable", "The daemon cannot do this now"),
         }
     }
@@ -135,7 +138,7 @@ impl IntoResponse for Problem {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         match self.kind {
             Kind::Unauthorized => drop(headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-            Kind::TooMany | Kind::Unavailable => drop(headers.insert(header::RETRY_AFTER, HeaderValue::from_static("10"))),
+            Kind::TooMany | Kind::Busy | Kind::Unavailable => drop(headers.insert(header::RETRY_AFTER, HeaderValue::from_static("10"))),
             Kind::TooFast => drop(headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"))),
             // What is left of the body is not read, so that the connection cannot go on.
             Kind::SlowBody | Kind::BodyTooLarge => drop(headers.insert(header::CONNECTION, HeaderValue::from_static("close"))),

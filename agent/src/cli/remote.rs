@@ -12,6 +12,7 @@ use super::{output, serve};
 use crate::client::{Answer, Client, ClientError};
 use crate::exit::Exit;
 use crate::report::log;
+use crate::tls::Files;
 
 /// Where the daemon is.
 #[derive(Debug, Args)]
@@ -41,7 +42,7 @@ impl Trust {
     /// A client of the daemon at a URL or, without one, at the socket in the state directory.
     pub(super) fn client(&self, url: Option<&str>, socket: Option<&Path>, state_dir: &Path) -> Result<Client, ClientError> {
         match (url, socket) {
-            (Some(url), _) => Client::url(url, self.token_file.as_deref(), self.ca.as_deref()),
+            (Some(url), _) => Client::url(url, self.token_file.as_deref(), &Files { authorities: self.ca.as_deref(), identity: None }),
             (None, Some(socket)) => Ok(Client::socket(socket)),
             (None, None) => Ok(Client::socket(&serve::default_socket(state_dir))),
         }

@@ -10,10 +10,9 @@ use rustls::ServerConfig;
 use stormdrill_core::playbook::serve::Config;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
 
 use super::output;
-use crate::api::listen::{Certificate, ListenError, Listener, activation};
+use crate::api::listen::{Certificate, ListenError, Listener, Places, activation};
 use crate::api::{self, App};
 use crate::config::{self, ConfigError};
 use crate::daemon::{Daemon, DaemonError};
@@ -87,7 +86,7 @@ async fn listeners(config: &Config, has_token: bool, journal_dir: &Path) -> Resu
     }
     if !has_tcp {
         for address in &config.listen {
-            listeners.push(Listener::tcp(*address).await?);
+            listeners.push(Listener::tcp(*address)?);
         }
     }
     Ok((listeners, socket))
@@ -102,7 +101,7 @@ fn serve(read: Read, file: Option<&Path>, journal_dir: &Path) -> Result<(), Serv
         let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::Runtime)?;
         let Read { config, token, certificate } = read;
         let (listeners, socket) = listeners(&config, token.is_some(), journal_dir).await?;
-        let connections = Arc::new(Semaphore::new(config.limits.connections));
+        let places = Places::new(config.limits.connections)?;
         let tls = Certificate::default();
         tls.set(certificate);
         if token.is_some() && activation::exposed(&listeners).is_some() && tls.get().is_none() {
@@ -114,7 +113,7 @@ fn serve(read: Read, file: Option<&Path>, journal_dir: &Path) -> Result<(), Serv
         let mut tasks = tokio::task::JoinSet::new();
         for listener in listeners {
             output::stderr(&format!("serving on {}\n", listener.describe(&tls)));
-            tasks.spawn(listener.serve(router.clone(), Arc::clone(&connections), tls.clone()));
+            tasks.spawn(listener.serve(router.clone(), places.clone(), tls.clone()));
         }
         crate::notify::ready();
         output::stderr("ready\n");

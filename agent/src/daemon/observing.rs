@@ -195,7 +195,7 @@ impl Observer {
         self.metrics.unknown_role(snapshot.health.unknown_role_connections);
         let attached = self.session.attached();
         self.metrics.attached(attached);
-        let all = attached.ingress && attached.egress && attached.sock_ops;
+        let all = attached.lost().is_none();
         if self.is_attached.swap(all, Ordering::Relaxed) && !all {
             tracing::error!("the kernel has let go of a hook of the constant observation ({attached:?}): a restart attaches it again");
         }

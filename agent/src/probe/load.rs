@@ -15,7 +15,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use stormdrill_core::edge::{EdgeSpec, Protocol};
 use stormdrill_wire::abi::{Rules, Settings};
 
-use super::{Attached, Probe, ProbeConfig, ProbeError, rules, sockets};
+use super::hooks::{Hook, Hooks};
+use super::{Probe, ProbeConfig, ProbeError, rules, sockets};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probe.o"));
 
@@ -77,31 +78,6 @@ impl Reads {
     }
 }
 
-/// The links that keep the programs in place; each is closed with its descriptor.
-pub(super) struct Links {
-    ingress: FdLink,
-    egress: FdLink,
-    sock_ops: FdLink,
-}
-
-impl Links {
-    pub(super) fn state(&self) -> Attached {
-        Attached { ingress: is_live(&self.ingress), egress: is_live(&self.egress), sock_ops: is_live(&self.sock_ops) }
-    }
-}
-
-/// Whether the link still holds a cgroup. One whose cgroup was removed, or that somebody detached by force, tells of cgroup 0.
-/// The kernel's description of our descriptor is read, since aya does not pass that part on.
-fn is_live(link: &FdLink) -> bool {
-    let Ok(info) = link.info() else { return false };
-    let Ok(descriptors) = std::fs::read_dir("/proc/self/fdinfo") else { return false };
-    descriptors.flatten().any(|entry| {
-        let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
-        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.trim().parse::<u64>().ok());
-        value("link_id") == Some(u64::from(info.id())) && value("cgroup_id").is_some_and(|id| id != 0)
-    })
-}
-
 pub(super) fn attach(config: &ProbeConfig<'_>, reads: Reads) -> Result<Probe, ProbeError> {
     let rules = rules::of_edges(config.edges)?;
     raise_memlock();
@@ -151,7 +127,7 @@ pub(super) fn attach(config: &ProbeConfig<'_>, reads: Reads) -> Result<Probe, Pr
     sockets::list(&mut found, &rules, count)?;
 
     let mut probe = Probe {
-        links: Links { ingress, egress, sock_ops },
+        hooks: Hooks { ingress: Hook::of(ingress), egress: Hook::of(egress), sock_ops: Hook::of(sock_ops) },
         settings,
         current,
         counters: take::<PerCpuArray<_, _>>(&mut object, "COUNTERS")?,

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -134,6 +135,10 @@ impl Drill {
 
     pub(crate) fn signal(&self, signal: Signal) {
         self.process.signal(signal);
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.process.pid()
     }
 
     /// Kills the agent, which has no time to do anything about it.

@@ -144,8 +144,17 @@ impl Daemon {
 
     /// Its memory, in KiB.
     pub(crate) fn memory(&self) -> u64 {
+        self.memory_as("VmRSS:")
+    }
+
+    /// The most that it ever was, in KiB.
+    pub(crate) fn most_memory(&self) -> u64 {
+        self.memory_as("VmHWM:")
+    }
+
+    fn memory_as(&self, key: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.pid())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 

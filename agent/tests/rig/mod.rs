@@ -9,6 +9,7 @@ pub(crate) mod agent;
 pub(crate) mod client;
 pub(crate) mod daemon;
 pub(crate) mod json;
+pub(crate) mod links;
 pub(crate) mod nginx;
 pub(crate) mod nobody;
 pub(crate) mod playbook;

@@ -22,7 +22,9 @@ pub(crate) enum Basis {
 
 /// Why no verdict can be drawn from the windows used; `None` if it can.
 pub(crate) fn broken(phase: PhaseName, basis: Basis, used: &[&Window], evidence: &Evidence<'_>) -> Option<String> {
-    unconfirmed(phase, evidence).or_else(|| held_up(used, evidence)).or_else(|| match basis {
+    // Whether it ended before the windows used or after: every comparison needs what came later, or was cut short by it.
+    let blind = evidence.blind.map(str::to_owned);
+    blind.or_else(|| unconfirmed(phase, evidence)).or_else(|| held_up(used, evidence)).or_else(|| match basis {
         Basis::Counts => None,
         Basis::Events => lost(used),
     })

@@ -5,20 +5,24 @@
 
 use crate::edge::{EdgeSpec, Role};
 use crate::expectation::Metric;
+use crate::fault::FaultSpec;
 use crate::judge::Evidence;
 use crate::window::PhaseName;
 
 /// Why a metric of that edge cannot show what a fault did, if one is aimed at it.
 pub(crate) fn behind_the_socket(metric: Metric, phase: PhaseName, edge: &EdgeSpec, evidence: &Evidence<'_>) -> Option<String> {
-    let is_aimed_at = edge.role == Role::Ingress && phase != PhaseName::Baseline;
-    let fault = evidence.faults.iter().find(|fault| is_aimed_at && fault.spec.to == edge.name)?;
-    is_of_answers(metric).then(|| {
-        format!(
-            "`{}` works between {}'s socket and its callers, and the edge's own answers and times do not show it; judge it at the caller's edge",
-            fault.spec.kind.as_str(),
-            edge.name
-        )
-    })
+    let fault = evidence.faults.iter().find_map(|fault| by(metric, phase, edge, std::slice::from_ref(&fault.spec)))?;
+    Some(format!(
+        "`{}` works between {}'s socket and its callers, and the edge's own answers and times do not show it; judge it at the caller's edge",
+        fault.kind.as_str(),
+        edge.name
+    ))
+}
+
+/// The fault for which a metric of that edge could never be shown to hold in that phase: what a playbook should not ask for.
+pub(crate) fn by<'f>(metric: Metric, phase: PhaseName, edge: &EdgeSpec, faults: &'f [FaultSpec]) -> Option<&'f FaultSpec> {
+    let is_hidden = edge.role == Role::Ingress && phase != PhaseName::Baseline && is_of_answers(metric);
+    faults.iter().find(|fault| is_hidden && fault.to == edge.name)
 }
 
 /// Whether a metric is about what became of requests, and when.

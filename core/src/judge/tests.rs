@@ -93,6 +93,7 @@ pub(crate) struct Drill {
     pub(crate) faults: Vec<FaultOutcome>,
     pub(crate) load: Option<LoadHealth>,
     pub(crate) held_up: Vec<HeldUp>,
+    pub(crate) blind: Option<String>,
 }
 
 impl Drill {
@@ -104,6 +105,7 @@ impl Drill {
             faults: vec![http_status(400, 100)],
             load: None,
             held_up: Vec::new(),
+            blind: None,
         }
     }
 
@@ -161,6 +163,7 @@ impl Drill {
             faults: &self.faults,
             load: self.load,
             held_up: &self.held_up,
+            blind: self.blind.as_deref(),
         };
         judge(std::slice::from_ref(expectation), &evidence).remove(0)
     }

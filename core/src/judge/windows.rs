@@ -73,8 +73,15 @@ mod tests {
             change(window);
         }
         let phases = drill.phases();
-        let evidence =
-            Evidence { edges: &drill.edges, phases: &phases, windows: &drill.windows, faults: &drill.faults, load: None, held_up: &[] };
+        let evidence = Evidence {
+            edges: &drill.edges,
+            phases: &phases,
+            windows: &drill.windows,
+            faults: &drill.faults,
+            load: None,
+            held_up: &[],
+            blind: None,
+        };
         epochs(&steady(&evidence, PhaseName::Fault))
     }
 
@@ -98,8 +105,15 @@ mod tests {
             window.end_ns = end_ns;
         }
         let phases = drill.phases();
-        let evidence =
-            Evidence { edges: &drill.edges, phases: &phases, windows: &drill.windows, faults: &drill.faults, load: None, held_up: &[] };
+        let evidence = Evidence {
+            edges: &drill.edges,
+            phases: &phases,
+            windows: &drill.windows,
+            faults: &drill.faults,
+            load: None,
+            held_up: &[],
+            blind: None,
+        };
         assert_eq!(epochs(&of_phase(&evidence, PhaseName::Fault)), [0, 1, 2, 3, 4]);
     }
 

@@ -46,7 +46,8 @@ pub(super) fn check(root: &Node, problems: &mut Problems<'_>) -> Option<Playbook
     let edges = observed.as_ref().map(|observed| observed.edges.as_slice());
     let faults = top.get("faults").map(|entry| faults::check(entry, edges, phases, problems));
     let guards = top.get("guards").map(|entry| lines::guards(entry, edges, window, phases, problems));
-    let expect = top.get("expect").map(|entry| lines::expectations(entry, edges, window, phases, problems));
+    let expect =
+        top.get("expect").map(|entry| lines::expectations(entry, edges, faults.as_deref().unwrap_or_default(), window, phases, problems));
     if !problems.is_empty() {
         return None;
     }

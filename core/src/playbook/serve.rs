@@ -65,6 +65,19 @@ pub struct Etcd {
     pub prefix: String,
     /// The authorities to trust, for https; the system's if not given.
     pub ca: Option<PathBuf>,
+    /// `cert` and `key`: the certificate that it is shown, for https.
+    pub identity: Option<Tls>,
+    /// `user` and `password_file`.
+    pub user: Option<EtcdUser>,
+}
+
+/// As whom etcd is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcdUser {
+    /// The user's name.
+    pub name: String,
+    /// The file whose first line is the password; read each time that it is needed.
+    pub password_file: PathBuf,
 }
 
 impl Etcd {
@@ -90,7 +103,7 @@ pub struct Observe {
 pub struct Limits {
     /// Drills at a time, 1 to 16.
     pub drills: usize,
-    /// Connections at a time on all addresses, 8 to 10,000; further ones wait to be accepted.
+    /// Connections at a time on all TCP addresses, 8 to 10,000; further ones are refused.
     pub connections: usize,
     /// Largest body in bytes, 1 KiB to 1 MiB.
     pub body_bytes: usize,
@@ -141,14 +154,21 @@ mod tests {
         let config = parse(
             "listen: [127.0.0.1:1, \"[::1]:2\"]\nsocket: /s\ntoken_file: /t\nstate_dir: /d\nplaybooks: /p\nretention: 7\n\
              limits: {drills: 2, connections: 9, body_bytes: 2048, requests: 5}\n\
-             tls: {cert: /c, key: /k}\netcd: {endpoints: http://a:1, prefix: /x/, ca: /a}\n\
+             tls: {cert: /c, key: /k}\netcd: {endpoints: http://a:1, prefix: /x/, ca: /a, cert: /c, key: /k, user: u, password_file: /w}\n\
              observe: {ingress: {web: {port: 80}}, window: 2s}\n",
         )
         .unwrap();
         assert_eq!(config.listen, ["127.0.0.1:1".parse().unwrap(), "[::1]:2".parse().unwrap()]);
         assert_eq!((config.retention, config.limits.drills, config.limits.body_bytes), (7, 2, 2048));
-        assert_eq!((config.limits.requests, config.tls), (5, Some(Tls { cert: "/c".into(), key: "/k".into() })));
-        let etcd = Etcd { endpoints: vec!["http://a:1".to_owned()], prefix: "/x".to_owned(), ca: Some("/a".into()) };
+        assert_eq!((config.limits.requests, config.tls.clone()), (5, Some(Tls { cert: "/c".into(), key: "/k".into() })));
+        let user = Some(EtcdUser { name: "u".to_owned(), password_file: "/w".into() });
+        let etcd = Etcd {
+            endpoints: vec!["http://a:1".to_owned()],
+            prefix: "/x".to_owned(),
+            ca: Some("/a".into()),
+            identity: config.tls.clone(),
+            user,
+        };
         assert_eq!(config.etcd, Some(etcd));
         let observe = config.observe.unwrap();
         assert_eq!((observe.edges[0].name.as_str(), observe.window), ("web", Duration::from_secs(2)));
@@ -172,6 +192,14 @@ mod tests {
                 "5: `listen`: `here` is no address with a port",
                 "6: `drills`: `many` is no whole number",
             ]
+        );
+    }
+
+    #[test]
+    fn what_belongs_together_is_asked_for_together() {
+        assert_eq!(
+            messages("etcd:\n  endpoints: http://a\n  cert: /c\n  password_file: /p\n"),
+            ["1: `etcd` lacks `key`", "1: `etcd` lacks `user`"]
         );
     }
 

@@ -58,6 +58,23 @@ fn refused(from: &str, to: &str, code: Code, place: &str, message: &str) {
 }
 
 #[test]
+fn an_expectation_on_what_a_fault_at_the_same_socket_hides_is_refused() {
+    let aimed = GOOD.replace("share: 12.5%}, to: stock", "share: 12.5%}, to: web");
+    let problems = |line: &str| {
+        let text = aimed.replace("retry ratio recovers within 2 windows", line);
+        parse(&text).err().unwrap_or_default().into_iter().map(|problem| problem.message).collect::<Vec<_>>()
+    };
+    let hidden = ["`http_status` to `web` cannot be seen on that edge itself"];
+    for line in ["web success ratio >= 99%", "web latency p99 <= 1s", "success ratio >= 99%", "web success ratio recovers within 2 windows"]
+    {
+        assert_eq!(problems(line), hidden, "{line}");
+    }
+    for line in ["order-db success ratio >= 99%", "web success ratio >= 99% during baseline", "ingress QPS increase <= 10%"] {
+        assert_eq!(problems(line), [""; 0], "{line}");
+    }
+}
+
+#[test]
 fn a_good_playbook_reads_whole() {
     let playbook = parse(GOOD).unwrap();
     assert_eq!(playbook.name, "order-db-loss-30");

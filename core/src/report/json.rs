@@ -327,6 +327,7 @@ fn faults(result: &DrillResult) -> Vec<FaultView> {
         faults: &result.faults,
         load: None,
         held_up: &[],
+        blind: None,
     };
     result
         .faults

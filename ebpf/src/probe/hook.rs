@@ -241,13 +241,7 @@ unsafe fn enter(skb: *mut __sk_buff, scratch: Scratch, conn: *mut Conn, segment:
 
 /// Reads what is to be read.
 #[inline(always)]
-unsafe fn observe<M: Recogniser>(
-    ctx: &SkBuffContext,
-    scratch: Scratch,
-    conn: *mut Conn,
-    programs: &ProgramArray,
-    burst: Called,
-) {
+unsafe fn observe<M: Recogniser>(ctx: &SkBuffContext, scratch: Scratch, conn: *mut Conn, programs: &ProgramArray, burst: Called) {
     // SAFETY: as in `enter`; the arrays hold programs of this type only.
     unsafe {
         let skb: *mut __sk_buff = ctx.as_ptr().cast();

@@ -72,7 +72,9 @@ impl Scratch {
     #[inline(always)]
     fn set<const WORD: usize>(self, value: u32) {
         // SAFETY: see `of`.
-        unsafe { asm!("*(u32 *)({0} + {1}) = {2}", in(reg) self.0, const CB + 4 * WORD, in(reg) value as u64, options(nostack, preserves_flags)) };
+        unsafe {
+            asm!("*(u32 *)({0} + {1}) = {2}", in(reg) self.0, const CB + 4 * WORD, in(reg) value as u64, options(nostack, preserves_flags))
+        };
     }
 
     /// Notes the segment.

@@ -103,7 +103,15 @@ fn thirty_percent_loss_under_a_long_timeout_tests_no_retry() {
     let evidence = |drill: &Drill| {
         is_effective(
             &drill.faults[0],
-            &Evidence { edges: &drill.edges, phases: &phases, windows: &drill.windows, faults: &drill.faults, load: None, held_up: &[] },
+            &Evidence {
+                edges: &drill.edges,
+                phases: &phases,
+                windows: &drill.windows,
+                faults: &drill.faults,
+                load: None,
+                held_up: &[],
+                blind: None,
+            },
         )
     };
     assert!(evidence(&felt));
@@ -169,6 +177,14 @@ fn a_window_in_which_stormdrill_itself_stood_still_is_no_evidence_for_or_against
     // Before anything was measured, or between two phases.
     drill.held_up = vec![HeldUp { start_ns: 0, end_ns: drill.windows[0].start_ns }];
     check("elsewhere", &drill, &retry_at_most(0.1), Fail, "");
+}
+
+#[test]
+fn a_drill_that_was_not_observed_to_its_end_shows_nothing() {
+    let mut drill = Drill::usual(seen(300).retries(200), seen(100));
+    drill.blind = Some("a hook is gone".to_owned());
+    check("a limit that is broken", &drill, &retry_at_most(0.1), Invalid, "a hook is gone");
+    check("a limit that holds", &drill, &retry_at_most(0.9), Invalid, "a hook is gone");
 }
 
 #[test]

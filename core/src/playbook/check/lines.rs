@@ -9,17 +9,22 @@ use super::super::{Guard, Phases};
 use crate::edge::EdgeSpec;
 use crate::expectation::grammar::{self, GrammarError, GrammarErrorKind};
 use crate::expectation::{Demand, Expectation, Within};
+use crate::fault::FaultSpec;
+use crate::judge::hidden;
 use crate::units::duration;
+use crate::window::PhaseName;
 
 pub(super) fn expectations(
     entry: &Entry,
     edges: Option<&[EdgeSpec]>,
+    faults: &[FaultSpec],
     window: Option<Duration>,
     phases: Option<Phases>,
     problems: &mut Problems<'_>,
 ) -> Vec<Expectation> {
     let recovery = phases.map(|phases| phases.recovery);
     lines(entry, edges, grammar::parse_expectation, problems, |line, place, problems| {
+        visible(line, edges.unwrap_or_default(), faults, place, problems);
         let (Demand::Recovers { within, .. }, Some(recovery), Some(window)) = (line.demand, recovery, window) else {
             return;
         };
@@ -33,6 +38,23 @@ pub(super) fn expectations(
             problems.report(draft.advice("make `phases.recovery` longer, or the demand stricter"));
         }
     })
+}
+
+/// A drill in which the fault does what it should could not pass this: it would be invalid, or fail.
+fn visible(line: &Expectation, edges: &[EdgeSpec], faults: &[FaultSpec], place: &Place, problems: &mut Problems<'_>) {
+    let phase = match line.demand {
+        Demand::Limit { phase, .. } => phase,
+        Demand::Recovers { .. } => PhaseName::Recovery,
+    };
+    let edges = edges.iter().filter(|edge| line.edge.as_ref().is_none_or(|name| *name == edge.name));
+    let hidden = edges.filter_map(|edge| Some((edge, hidden::by(line.metric, phase, edge, faults)?))).next();
+    if let Some((edge, fault)) = hidden {
+        let message = format!("`{}` to `{}` cannot be seen on that edge itself", fault.kind.as_str(), edge.name);
+        let draft = Draft::new(Code::Conflict, place, message).label("this could never pass");
+        problems.report(draft.advice(
+            "the fault works between the edge's socket and its callers: judge it at the caller's edge, or aim it at a downstream edge",
+        ));
+    }
 }
 
 pub(super) fn guards(

@@ -8,13 +8,13 @@ use super::super::Scope;
 use super::super::fields::{self, Fields, Keys};
 use super::super::node::{Entry, Node, Value};
 use super::super::problem::{Code, Draft, Problems};
-use super::super::serve::{Config, Etcd, Limits, Observe, Tls};
+use super::super::serve::{Config, Etcd, EtcdUser, Limits, Observe, Tls};
 
 const KNOWN: &[&str] = &["listen", "socket", "token_file", "tls", "state_dir", "playbooks", "observe", "retention", "limits", "etcd"];
 const TOP: Keys = Keys::new("the configuration", KNOWN);
 const LIMITS: Keys = Keys::new("`limits`", &["drills", "connections", "body_bytes", "requests"]);
 const TLS: Keys = Keys::new("`tls`", &["cert", "key"]);
-const ETCD: Keys = Keys::new("`etcd`", &["endpoints", "prefix", "ca"]);
+const ETCD: Keys = Keys::new("`etcd`", &["endpoints", "prefix", "ca", "cert", "key", "user", "password_file"]);
 
 pub(in super::super) fn check(root: &Node, problems: &mut Problems<'_>) -> Option<Config> {
     let mut config = Config::default();
@@ -119,7 +119,28 @@ fn etcd(entry: &Entry, problems: &mut Problems<'_>) -> Option<Etcd> {
     }
     let prefix = fields.get("prefix").and_then(|entry| fields::text(entry, problems)).unwrap_or(Etcd::PREFIX);
     let ca = fields.get("ca").and_then(|entry| path(entry, problems));
-    Some(Etcd { endpoints: urls, prefix: prefix.trim_end_matches('/').to_owned(), ca })
+    let identity = pair(&fields, ("cert", "cert: /etc/stormdrill/etcd.pem"), ("key", "key: /etc/stormdrill/etcd.key"), problems);
+    let identity = identity.and_then(|(cert, key)| Some(Tls { cert: path(cert, problems)?, key: path(key, problems)? }));
+    let user = ("user", "user: stormdrill");
+    let user = pair(&fields, user, ("password_file", "password_file: /etc/stormdrill/etcd-password"), problems);
+    let user = user
+        .and_then(|(name, file)| Some(EtcdUser { name: fields::text(name, problems)?.to_owned(), password_file: path(file, problems)? }));
+    Some(Etcd { endpoints: urls, prefix: prefix.trim_end_matches('/').to_owned(), ca, identity, user })
+}
+
+/// Two keys, each with an example, of which one makes no sense without the other.
+fn pair<'n>(
+    fields: &Fields<'n>,
+    one: (&'static str, &'static str),
+    other: (&'static str, &'static str),
+    problems: &mut Problems<'_>,
+) -> Option<(&'n Entry, &'n Entry)> {
+    if fields.get(one.0).is_none() && fields.get(other.0).is_none() {
+        return None;
+    }
+    let one = fields.require(one.0, one.1, problems);
+    let other = fields.require(other.0, other.1, problems);
+    one.zip(other)
 }
 
 fn path(entry: &Entry, problems: &mut Problems<'_>) -> Option<PathBuf> {
