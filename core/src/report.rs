@@ -12,6 +12,8 @@ pub mod rows;
 
 pub mod risen;
 
+pub mod cascade;
+
 pub mod compare;
 
 mod markup;

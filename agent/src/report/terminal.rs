@@ -4,7 +4,6 @@ use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{ContentArrangement, Table};
 use stormdrill_core::report::chart::series;
 use stormdrill_core::report::json::Run;
-use stormdrill_core::report::risen::{self, Risen};
 use stormdrill_core::report::rows;
 use stormdrill_core::report::text::{VERDICT_HEADS, verdicts};
 
@@ -20,7 +19,7 @@ pub fn render(run: &Run) -> String {
     if !run.expectations.is_empty() {
         parts.push(table(&VERDICT_HEADS, verdicts(run)));
     }
-    parts.push(risen_edges(run));
+    parts.push(run.findings.iter().map(|finding| finding.text.as_str()).collect::<Vec<_>>().join("\n"));
     parts.push(table(&rows::EDGE_HEADS, rows::edges(run)));
     parts.push(charts(run));
     parts.push(quality(run));
@@ -76,8 +75,4 @@ fn charts(run: &Run) -> String {
 fn quality(run: &Run) -> String {
     let unseen = rows::unseen(run);
     if unseen.is_empty() { String::new() } else { format!("not seen: {}", unseen.join(", ")) }
-}
-
-fn risen_edges(run: &Run) -> String {
-    risen::unnamed(run).iter().map(Risen::sentence).collect::<Vec<_>>().join("\n")
 }

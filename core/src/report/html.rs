@@ -4,7 +4,6 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::json::{ExpectationView, Run};
-use super::risen::{self, Risen};
 use super::text::{self, VERDICT_HEADS};
 use super::{json, rows};
 
@@ -38,7 +37,7 @@ pub fn render(run: &Run) -> String {
                 (heading(run, verdict))
                 main {
                     @if !run.expectations.is_empty() { (expectations(run)) }
-                    (risen_edges(run))
+                    (findings(run))
                     (figure::all(run))
                     (gaps::all(run))
                     @if !run.faults.is_empty() {
@@ -124,11 +123,10 @@ fn ranges(numbers: &[u32]) -> String {
     spelled.collect::<Vec<_>>().join(", ")
 }
 
-fn risen_edges(run: &Run) -> Markup {
-    let risen = risen::unnamed(run);
+fn findings(run: &Run) -> Markup {
     html! {
-        @if !risen.is_empty() {
-            section { h2 { "Rose, and no expectation names it" } ul { @for edge in &risen { li { (Risen::sentence(edge)) } } } }
+        @if !run.findings.is_empty() {
+            section { h2 { "Findings" } ul { @for finding in &run.findings { li { (finding.text) } } } }
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::result;
 use crate::report::compare::{self, Change};
 use crate::report::json::Run;
+use crate::report::json::finding::FindingView;
 use crate::report::{html, junit, markdown, risen};
 
 fn run() -> Run {
@@ -19,11 +20,26 @@ fn hostile() -> Run {
     for edge in &mut run.edges {
         edge.name = text.to_owned();
     }
+    run.findings = vec![FindingView { text: text.to_owned(), ..finding() }];
     for view in &mut run.expectations {
         view.text = text.to_owned();
         view.reason = Some(text.to_owned());
     }
     run
+}
+
+fn finding() -> FindingView {
+    FindingView {
+        kind: "unnamed_rise".to_owned(),
+        edge: "db".to_owned(),
+        caused_by: Vec::new(),
+        factor: None,
+        interval: [None, None],
+        per_ingress: false,
+        seen_after_s: None,
+        retries_of_rise: None,
+        text: String::new(),
+    }
 }
 
 /// The elements that an XML text opens, in order; panics if they are not closed in turn.
@@ -136,7 +152,9 @@ fn a_rise_is_listed_unless_an_expectation_names_the_edge() {
     run.expectations[0].text = "db-replica amplification <= 2".to_owned();
     let risen = risen::unnamed(&run);
     assert_eq!(risen.len(), 1);
-    assert!((risen[0].factor - 3.0).abs() < 1e-9 && risen[0].interval.lo > 2.5 && risen[0].per_ingress);
+    assert!((risen[0].factor.unwrap() - 3.0).abs() < 1e-9 && risen[0].interval.lo > 2.5 && risen[0].per_ingress);
+    run.findings = FindingView::all(&run);
+    assert_eq!(run.findings.len(), 1, "no cascade: the fault is aimed at it");
     assert!(markdown::render(&run).contains("db rose to 3x of its baseline per ingress request"));
     run.expectations[0].text = "DB amplification <= 2".to_owned();
     assert_eq!(risen::unnamed(&run), []);

@@ -2,7 +2,7 @@
 
 mod databases;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::Value;
 
 use self::databases::{Databases, Service};
@@ -145,6 +145,10 @@ fn shipped(scene: &Scene, databases: &Databases, section: &mut Section) -> Resul
         let outcome = drill::run_until_valid(scene, &file, &format!("shipped-{kind}"), &set)?;
         load.stop()?;
         service.counts()?;
+        let found = outcome.cascades();
+        if kind == "storm" && found.iter().all(|(from, to)| (from.as_str(), to.as_str()) != ("cache", "database")) {
+            bail!("the storm is a cascade from cache to database, and the report finds {found:?}");
+        }
         section.drills.push(outcome.drill(format!("redis-cascade: {kind}"), expected));
     }
     Ok(())
