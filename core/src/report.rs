@@ -25,4 +25,4 @@ pub mod junit;
 pub mod html;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

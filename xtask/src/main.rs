@@ -17,6 +17,7 @@ mod route;
 mod say;
 mod seeds;
 mod setup;
+mod simulate;
 mod test;
 mod tidy;
 mod vm;
@@ -58,6 +59,8 @@ enum Task {
     Demo,
     /// schemathesis against the running daemon
     FuzzApi(fuzz_api::Options),
+    /// How often each statistical test is wrong, on 10,000 simulated drills each; writes docs/error-rates.md
+    Simulate,
     /// The articles' claims, tried on the real systems; writes docs/seeds.md
     Seeds(seeds::Options),
 }
@@ -88,6 +91,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Bench(options) => bench::run(&options)?,
         Task::Demo => demo::run()?,
         Task::FuzzApi(options) => fuzz_api::run(&options)?,
+        Task::Simulate => simulate::run()?,
         Task::Seeds(options) => return seeds::run(&options),
     }
     Ok(ExitCode::SUCCESS)

@@ -19,7 +19,6 @@ mod metastable;
 mod metrics;
 mod recoveries;
 mod samples;
-mod simulated;
 
 /// Length of the builder's windows.
 pub(crate) const SECONDS: u64 = 10;

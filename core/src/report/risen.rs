@@ -55,7 +55,10 @@ impl Risen {
 /// The edges that rose by more than a fifth, and shown to have risen, without their name in any expectation.
 #[must_use]
 pub fn unnamed(run: &Run) -> Vec<Risen> {
-    run.edges.iter().filter(|edge| !is_named(&edge.name, run)).filter_map(|edge| rise(edge, run, Tails::each(ALPHA))).collect()
+    let edges: Vec<&Edge> = run.edges.iter().filter(|edge| !is_named(&edge.name, run)).collect();
+    // One false rise in twenty drills, and not in twenty edges.
+    let tails = Tails::each(ALPHA / edges.len().max(1) as f64);
+    edges.into_iter().filter_map(|edge| rise(edge, run, tails)).collect()
 }
 
 /// Names are compared as words, so that `db` is not named by `db-replica`.
