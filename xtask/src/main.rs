@@ -10,6 +10,7 @@ mod command;
 mod demo;
 mod deny;
 mod fuzz_api;
+mod fuzz_playbooks;
 #[path = "../../agent/build/objects.rs"]
 mod objects;
 mod paths;
@@ -59,6 +60,8 @@ enum Task {
     Demo,
     /// schemathesis against the running daemon
     FuzzApi(fuzz_api::Options),
+    /// Hostile playbooks and lines of `expect:`, for so many minutes
+    FuzzPlaybooks(fuzz_playbooks::Options),
     /// How often each statistical test is wrong, on 10,000 simulated drills each; writes docs/error-rates.md
     Simulate,
     /// The articles' claims, tried on the real systems; writes docs/seeds.md
@@ -91,6 +94,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Bench(options) => bench::run(&options)?,
         Task::Demo => demo::run()?,
         Task::FuzzApi(options) => fuzz_api::run(&options)?,
+        Task::FuzzPlaybooks(options) => fuzz_playbooks::run(&options)?,
         Task::Simulate => simulate::run()?,
         Task::Seeds(options) => return seeds::run(&options),
     }
