@@ -75,7 +75,7 @@ fn drill(playbook: &Playbook, args: &super::Run, state_dir: &Path) -> Result<Exi
 
 fn deliver(run: &json::Run, args: &super::Run) -> Result<(), RunError> {
     if args.json.as_deref() != Some(Path::new("-")) {
-        output::stdout(&Format::Text.render(run));
+        output::stdout(&Format::Text.render_in(run, Style::of_stdout()));
     }
     if let Some(path) = &args.json {
         write(path, &Format::Json.render(run))?;

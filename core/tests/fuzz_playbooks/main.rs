@@ -3,6 +3,7 @@
 //! A few hundred in the tests. `cargo xtask fuzz-playbooks --minutes 10` goes on for that long, with `STORMDRILL_FUZZ_SECONDS` and `_SEED` set.
 //! What breaks a promise is written to `target/fuzz-playbooks/`, with the seed that made it.
 #![expect(clippy::unwrap_used, reason = "tests state what they expect")]
+#![expect(clippy::print_stdout, reason = "a run of ten minutes says how far it is")]
 #![expect(clippy::disallowed_methods, reason = "core has no clock and no files, but its fuzzer is about time and keeps what it finds")]
 
 mod check;
