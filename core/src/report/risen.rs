@@ -91,7 +91,7 @@ pub(super) fn is_risen(judged: Tally, baseline: &[Tally], tails: Tails) -> Optio
     (is_more && is_shown).then_some(interval)
 }
 
-fn is_per_ingress(edge: &Edge, run: &Run) -> bool {
+pub(super) fn is_per_ingress(edge: &Edge, run: &Run) -> bool {
     let ingress = |phase: &str| -> u64 { windows(run, phase).map(|window| ingress_of(window, run)).fold(0, u64::saturating_add) };
     edge.role == "downstream" && ingress("baseline") > 0 && ingress("fault") > 0
 }

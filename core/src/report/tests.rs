@@ -79,6 +79,7 @@ fn the_keys_of_run_are_the_contract() {
         "status",
         "failures",
         "latency_ms",
+        "latency_interval_ms",
         "connections",
         "connections_opened",
         "tcp_retransmits",

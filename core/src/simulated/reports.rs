@@ -1,7 +1,7 @@
 //! What is said beside the verdicts: whether a fault did anything, hidden outages, rises, cascades, comparisons.
 
 use super::Study;
-use super::drills::{Drawn, binomial, drill, poisson, verdict};
+use super::drills::{Drawn, binomial, drill, poisson, time, verdict};
 use crate::judge::tests::{Drill, loss};
 use crate::judge::{Evidence, LoadHealth, Verdict, is_effective};
 use crate::report::compare::{self, Change};
@@ -70,12 +70,29 @@ fn comparisons() {
         let rows = compare::rows(&run(random, shares[0]), &run(random, shares[1]));
         rows.iter().any(|row| row.what == "db: failed" && row.change == change)
     };
-    Study { test: "`compare`, share of failures", error: "the same: worse", stated: 0.05 }
-        .run(|random| says(random, [0.2, 0.2], Change::Worse));
-    Study { test: "`compare`, share of failures", error: "the same: better", stated: 0.05 }
-        .run(|random| says(random, [0.2, 0.2], Change::Better));
-    Study { test: "`compare`, share of failures", error: "20% and 30%: not worse", stated: 0.2 }
-        .run(|random| !says(random, [0.2, 0.3], Change::Worse));
+    let test = "`compare`, share of failures";
+    Study { test, error: "the same: worse", stated: 0.01 }.run(|random| says(random, [0.2, 0.2], Change::Worse));
+    Study { test, error: "the same: better", stated: 0.01 }.run(|random| says(random, [0.2, 0.2], Change::Better));
+    Study { test, error: "20% and 30% of 600: not worse", stated: 0.1 }.run(|random| !says(random, [0.2, 0.3], Change::Worse));
+    let slow = |random: &mut Random, mean_ns: f64| {
+        cascades::run_of(drill([1, 3, 0], |_, _| {
+            let latency_ns = (0..100).map(|_| time(random, mean_ns)).collect();
+            [Drawn::requests(100), Drawn { latency_ns, ..Drawn::requests(100) }]
+        }))
+    };
+    for (test, what) in [
+        ("`compare`, latency p50 of 300", "db: latency p50"),
+        ("`compare`, requests per ingress request", "db: requests per ingress request"),
+    ] {
+        Study { test, error: "the same: worse", stated: 0.015 }.run(|random| {
+            let rows = compare::rows(&slow(random, 1e8), &slow(random, 1e8));
+            rows.iter().any(|row| row.what == what && row.change == Change::Worse)
+        });
+    }
+    Study { test: "`compare`, latency p50 of 300", error: "half as much again: not worse", stated: 0.2 }.run(|random| {
+        let rows = compare::rows(&slow(random, 1e8), &slow(random, 1.5e8));
+        !rows.iter().any(|row| row.what == "db: latency p50" && row.change == Change::Worse)
+    });
 }
 
 #[test]
