@@ -58,7 +58,7 @@ impl Study<'_> {
         let runs = f64::from(runs);
         let interval = proportion::interval(errors, runs, Tails::each(0.025));
         #[expect(clippy::print_stdout, reason = "`cargo xtask simulate` makes the page of what is printed")]
-        let print = |row: String| println!("{row}");
+        let print = |row: String| println!("\n{row}");
         print(format!(
             "| {} | {} | {:.1}% | {:.2}% | {:.2}% to {:.2}% |",
             self.test,

@@ -63,7 +63,7 @@ enum Task {
     /// Hostile playbooks and lines of `expect:`, for so many minutes
     FuzzPlaybooks(fuzz_playbooks::Options),
     /// How often each statistical test is wrong, on 10,000 simulated drills each; writes docs/error-rates.md
-    Simulate,
+    Simulate(simulate::Options),
     /// The articles' claims, tried on the real systems; writes docs/seeds.md
     Seeds(seeds::Options),
 }
@@ -95,7 +95,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Demo => demo::run()?,
         Task::FuzzApi(options) => fuzz_api::run(&options)?,
         Task::FuzzPlaybooks(options) => fuzz_playbooks::run(&options)?,
-        Task::Simulate => simulate::run()?,
+        Task::Simulate(options) => simulate::run(&options)?,
         Task::Seeds(options) => return seeds::run(&options),
     }
     Ok(ExitCode::SUCCESS)

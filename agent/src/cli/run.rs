@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use stormdrill_core::judge::Verdict;
 use stormdrill_core::machine::End;
+use stormdrill_core::plan;
 use stormdrill_core::playbook::Playbook;
 use stormdrill_core::report::json;
 use thiserror::Error;
@@ -43,6 +44,9 @@ pub(super) fn run(args: &super::Run, state_dir: &Path) -> Exit {
     {
         log::complain(&format!("cannot write {}: {error}", path.display()));
         return Exit::Environment;
+    }
+    for shortfall in plan::shortfalls(&playbook) {
+        output::stderr(&format!("warning: too little traffic to be sure of a verdict: {shortfall}\n"));
     }
     if let Some(url) = &args.remote {
         return remote::run(&playbook, args, Some(url.as_str()).filter(|url| !url.is_empty()), state_dir);

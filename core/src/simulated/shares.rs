@@ -67,8 +67,7 @@ fn what_the_plan_says_is_needed_is_enough() {
     let draw = |random: &mut Random| {
         drill([1, 1, 0], |_, _| [Drawn::requests(needed), Drawn { retries: binomial(random, needed, 0.05), ..Drawn::requests(needed) }])
     };
-    // Within a tenth, as the number of requests is; and exact tests go in steps.
-    Study { test, error: "5%: no pass", stated: 0.23 }.run(|random| verdict(&draw(random), "db retry ratio <= 10%") != Verdict::Pass);
+    Study { test, error: "5%: no pass", stated: 0.2 }.run(|random| verdict(&draw(random), "db retry ratio <= 10%") != Verdict::Pass);
 }
 
 #[test]

@@ -58,8 +58,8 @@ fn pauses() {
             [Drawn::requests(each), Drawn { retries: each, first_gaps_ns, ..Drawn::requests(2 * each) }]
         })
     };
-    on_the_limit("`backoff jitter`, 60 pauses", "db backoff jitter >= 0.577350", 0.08, |random| pauses(random, 20));
-    on_the_limit("`backoff jitter`, 600 pauses", "db backoff jitter >= 0.577350", 0.06, |random| pauses(random, 200));
+    on_the_limit("`backoff jitter`, 60 pauses", "db backoff jitter >= 0.577350", 0.05, |random| pauses(random, 20));
+    on_the_limit("`backoff jitter`, 600 pauses", "db backoff jitter >= 0.577350", 0.05, |random| pauses(random, 200));
     Study { test: "`backoff jitter >= 0.4`, 60 pauses", error: "full jitter: no pass", stated: 0.05 }
         .run(|random| verdict(&pauses(random, 20), "db backoff jitter >= 0.4") != Verdict::Pass);
 }
