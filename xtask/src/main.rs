@@ -62,6 +62,8 @@ enum Task {
     FuzzApi(fuzz_api::Options),
     /// Hostile playbooks and lines of `expect:`, for so many minutes
     FuzzPlaybooks(fuzz_playbooks::Options),
+    /// Every shipped playbook so many times on a service that passes it and on one that fails it
+    Playbooks(seeds::RepeatOptions),
     /// How often each statistical test is wrong, on 10,000 simulated drills each; writes docs/error-rates.md
     Simulate(simulate::Options),
     /// The articles' claims, tried on the real systems; writes docs/seeds.md
@@ -95,6 +97,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Demo => demo::run()?,
         Task::FuzzApi(options) => fuzz_api::run(&options)?,
         Task::FuzzPlaybooks(options) => fuzz_playbooks::run(&options)?,
+        Task::Playbooks(options) => return seeds::repeat(&options),
         Task::Simulate(options) => simulate::run(&options)?,
         Task::Seeds(options) => return seeds::run(&options),
     }

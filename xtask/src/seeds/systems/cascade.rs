@@ -8,7 +8,7 @@ use serde_json::Value;
 use self::databases::{Databases, Service};
 use crate::paths;
 use crate::seeds::drill::{self, Moment, Outcome, Playbook};
-use crate::seeds::result::{Section, Verdict};
+use crate::seeds::result::{Drill, Section, Verdict};
 use crate::seeds::scene::Scene;
 
 const LOAD: [&str; 8] = ["--rate", "40/s", "--duration", "300s", "--timeout", "3s", "--unique-path", "on"];
@@ -123,6 +123,13 @@ fn slow(scene: &Scene, databases: &Databases, section: &mut Section) -> Result<(
         format!("a command that blocks Redis for 200 ms: from {:.1} ms to {:.0} ms in the median", median("baseline")?, median("fault")?),
     );
     Ok(())
+}
+
+/// The drills of the shipped playbook alone.
+pub(crate) fn of_the_playbook(scene: &Scene) -> Result<Vec<Drill>> {
+    let mut section = Section::default();
+    shipped(scene, &Databases::new(scene)?, &mut section)?;
+    Ok(section.drills)
 }
 
 /// The shipped playbook, with a fault that needs no netem.
