@@ -3,6 +3,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::json::finding::{CASCADE, FindingView};
 use super::json::{ExpectationView, Run};
 use super::text::{self, VERDICT_HEADS};
 use super::{json, rows};
@@ -126,7 +127,26 @@ fn ranges(numbers: &[u32]) -> String {
 fn findings(run: &Run) -> Markup {
     html! {
         @if !run.findings.is_empty() {
-            section { h2 { "Findings" } ul { @for finding in &run.findings { li { (finding.text) } } } }
+            section {
+                h2 { "Findings" }
+                p.meta { "What was shown though no expectation asks for it. It changes no verdict." }
+                @for finding in &run.findings { (finding_card(finding)) }
+            }
+        }
+    }
+}
+
+fn finding_card(finding: &FindingView) -> Markup {
+    let title = if finding.kind == CASCADE { "cascade" } else { "rise" };
+    // The word stands in the badge already.
+    let text = finding.text.strip_prefix("cascade: ").unwrap_or(&finding.text);
+    html! {
+        article.expectation.finding {
+            h3 {
+                (badge(title)) " "
+                code { @if !finding.caused_by.is_empty() { (finding.caused_by.join(", ")) " → " } (finding.edge) }
+            }
+            p { (text) }
         }
     }
 }

@@ -65,8 +65,12 @@ fn a_database_that_is_asked_in_place_of_a_failing_cache_is_a_cascade() {
         found.text
     );
     assert_eq!(found.seen_after_s, Some(10.0), "the first window shows it");
-    for report in [markdown::render(&run), html::render(&run), junit::render(&run)] {
+    for report in [markdown::render(&run), junit::render(&run)] {
         assert!(report.contains("cascade: while redis failed"), "{report}");
+    }
+    let page = html::render(&run);
+    for shown in ["<span class=\"badge open\">cascade</span>", "redis → mysql", "while redis failed"] {
+        assert!(page.contains(shown), "{shown}");
     }
     let read = json::read_run(&json::write_run(&run)).unwrap();
     assert_eq!(read.findings, run.findings);
