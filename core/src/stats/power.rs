@@ -56,7 +56,7 @@ pub fn tried_requests(limit: f64, truth: f64, alpha: f64, power: f64) -> Option<
     let normal = Normal::standard();
     let wanted = normal.inverse_cdf(1.0 - alpha) + normal.inverse_cdf(power);
     // Windows see their own scatter, with a few degrees of freedom; and three events are never told from none.
-    let requests = (wanted / apart).powi(2) * truth * (truth - 1.0) * 1.3;
+    let requests = (wanted / apart).powi(2) * truth * (truth - 1.0) * 1.45;
     Some(requests + 3.0 / apart)
 }
 
