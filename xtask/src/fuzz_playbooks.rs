@@ -9,8 +9,9 @@ use clap::Args;
 
 use crate::{command, paths, say};
 
-/// How long one input may hang before all is called off: each has a limit of its own, which is looked at when it is done.
-const HUNG: Duration = Duration::from_secs(60);
+/// How long one input may hang before all is called off: each has a limit of its own, which is looked at when it is done. Cargo may have to
+/// wait for another one first.
+const HUNG: Duration = Duration::from_secs(600);
 
 /// Options of the task.
 #[derive(Args, Debug)]

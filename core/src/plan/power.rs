@@ -214,7 +214,7 @@ mod tests {
         for (line, needed) in [
             ("amplification <= 1.2", "ingress requests in the fault phase, if the truth is 1.1x"),
             ("downstream QPS per ingress <= 1.5", "ingress requests in the fault phase, if the truth is 1.25x"),
-            ("downstream QPS <= 100/s", "11 requests in the fault phase, if the truth is 50/s"),
+            ("downstream QPS <= 100/s", "requests in the fault phase, if the truth is 50/s"),
             ("goodput >= 90/s", "requests in the fault phase, if the truth is 135/s"),
             ("goodput >= 0.95x", "requests in the baseline, if nothing changed"),
             ("cost per success <= 1.25", "requests in the fault phase, if the truth is 1.111"),
