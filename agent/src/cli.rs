@@ -4,11 +4,11 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, ColorChoice, Parser, Subcommand};
 use stormdrill_core::retry::marker::MarkerHeader;
 use stormdrill_core::units;
 
-use crate::diagnostic::Style;
+use crate::diagnostic::{self, Style};
 use crate::exit::Exit;
 use crate::host;
 use crate::playbook_file::Override;
@@ -34,6 +34,9 @@ struct Cli {
     /// Where the journal of faults is kept.
     #[arg(long, global = true, value_name = "DIR", env = "STORMDRILL_STATE_DIR", default_value = "/run/stormdrill")]
     state_dir: PathBuf,
+    /// Colours: where a terminal reads and `NO_COLOR` is not set, always, or never.
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
     #[command(subcommand)]
     command: Command,
 }
@@ -194,6 +197,7 @@ pub fn main() -> Exit {
             return exit;
         }
     };
+    diagnostic::choose_colours(cli.color);
     // A daemon's log is read later, when it is too late to ask for more.
     crate::report::log::install(if matches!(cli.command, Command::Serve { .. }) { "info" } else { "warn" });
     // Those others clean up themselves, or say more.

@@ -5,7 +5,9 @@
 use std::error::Error;
 use std::fmt;
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 
+use clap::ColorChoice;
 use miette::{
     Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents,
 };
@@ -41,9 +43,31 @@ impl Style {
     }
 
     fn of(stream: &impl IsTerminal) -> Self {
-        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        if wanted && stream.is_terminal() { Self::Colours } else { Self::Plain }
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let coloured = match CHOICE.get().copied().unwrap_or_default() {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => !no_color && stream.is_terminal(),
+        };
+        if coloured { Self::Colours } else { Self::Plain }
     }
+
+    /// The text in a colour or weight, by the parameters of ANSI's sequence for it; or as it is.
+    #[must_use]
+    pub fn paint(self, text: &str, parameters: &str) -> String {
+        match self {
+            Self::Plain => text.to_owned(),
+            Self::Colours => format!("\x1b[{parameters}m{text}\x1b[0m"),
+        }
+    }
+}
+
+/// What `--color` asks for; the process's own, as its streams are.
+static CHOICE: OnceLock<ColorChoice> = OnceLock::new();
+
+/// Takes what `--color` asks for. Only the first call counts.
+pub fn choose_colours(choice: ColorChoice) {
+    let _ = CHOICE.set(choice);
 }
 
 /// Renders why a playbook was not accepted; ends in a newline.

@@ -214,3 +214,22 @@ fn results_are_compared_and_what_is_no_result_is_bad_usage() {
         assert!(ended.stderr.contains("observe/1") || ended.stderr.contains("No such file") || ended.stderr.contains("pdf"), "{ended:#?}");
     }
 }
+
+#[test]
+fn colours_are_for_terminals_and_for_whoever_asks() {
+    let nobody = Nobody::new();
+    let path = nobody.write("result.json", RESULT);
+    let path = path.to_str().unwrap();
+    let show = |arguments: &[&str]| Process::start(&mut nobody.command(arguments)).end();
+    let plain = show(&["report", path]);
+    assert!(!plain.stdout.contains('\x1b'), "a pipe is no terminal: {}", plain.stdout);
+    let coloured = show(&["report", path, "--color", "always"]);
+    assert!(coloured.stdout.contains("\x1b[1;31mFAIL\x1b[0m") && coloured.stdout.contains("\x1b[31mfail\x1b[0m"), "{}", coloured.stdout);
+    let without: String =
+        coloured.stdout.split('\x1b').map(|part| part.strip_prefix('[').map_or(part, |rest| rest.split_once('m').unwrap().1)).collect();
+    assert_eq!(without, plain.stdout, "colours change nothing else");
+    assert_eq!(show(&["--color", "never", "report", path]).stdout, plain.stdout);
+    let compared = show(&["compare", path, path, "--color", "always"]);
+    assert_eq!(compared.code, Some(0));
+    assert_eq!(show(&["report", path, "--color", "always", "--output", "-"]).stdout, plain.stdout, "files have none");
+}

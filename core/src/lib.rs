@@ -42,3 +42,6 @@ pub mod report;
 pub mod audit;
 
 pub mod predict;
+
+#[cfg(test)]
+mod simulated;

@@ -17,6 +17,7 @@ mod power;
 
 mod render;
 
+pub use power::shortfalls;
 pub use render::text;
 
 use host::{Feature, HostFacts, Presence};

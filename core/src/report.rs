@@ -12,6 +12,8 @@ pub mod rows;
 
 pub mod risen;
 
+pub mod cascade;
+
 pub mod compare;
 
 mod markup;
@@ -23,4 +25,4 @@ pub mod junit;
 pub mod html;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

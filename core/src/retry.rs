@@ -60,6 +60,8 @@ pub struct Identity {
     pub ids: Ids,
     /// What is asked of whom; `None` for a request that could not be read, which is never compared with others.
     pub print: Option<Fingerprint>,
+    /// It makes a connection ready (who logs in, which settings hold) and is the same on every one: it repeats nothing.
+    pub is_setup: bool,
     /// What it would mean to do it twice.
     pub repeat: Repeat,
     /// How long its sender waits for it.
@@ -164,7 +166,8 @@ impl Recogniser {
         let print = identity.print.unwrap_or_default();
         let by_id = self.ids.note(start.edge, &identity.ids, &print, start.at_ns);
         let says_first = identity.marker.is_some_and(|number| number <= 1);
-        let key = identity.print.map(|print| join(join(u64::from(start.edge.0), start.caller), print.call));
+        let compared = identity.print.filter(|_| !identity.is_setup);
+        let key = compared.map(|print| join(join(u64::from(start.edge.0), start.caller), print.call));
         let key = key.map(|key| identity.ids.apart().map_or(key, |id| join(key, id)));
         // Retries that are known otherwise use their predecessor up, so that it explains no other; first attempts do not.
         let before = match key {

@@ -10,6 +10,7 @@ mod command;
 mod demo;
 mod deny;
 mod fuzz_api;
+mod fuzz_playbooks;
 #[path = "../../agent/build/objects.rs"]
 mod objects;
 mod paths;
@@ -17,6 +18,7 @@ mod route;
 mod say;
 mod seeds;
 mod setup;
+mod simulate;
 mod test;
 mod tidy;
 mod vm;
@@ -58,6 +60,12 @@ enum Task {
     Demo,
     /// schemathesis against the running daemon
     FuzzApi(fuzz_api::Options),
+    /// Hostile playbooks and lines of `expect:`, for so many minutes
+    FuzzPlaybooks(fuzz_playbooks::Options),
+    /// Every shipped playbook so many times on a service that passes it and on one that fails it
+    Playbooks(seeds::RepeatOptions),
+    /// How often each statistical test is wrong, on 10,000 simulated drills each; writes docs/error-rates.md
+    Simulate(simulate::Options),
     /// The articles' claims, tried on the real systems; writes docs/seeds.md
     Seeds(seeds::Options),
 }
@@ -88,6 +96,9 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Bench(options) => bench::run(&options)?,
         Task::Demo => demo::run()?,
         Task::FuzzApi(options) => fuzz_api::run(&options)?,
+        Task::FuzzPlaybooks(options) => fuzz_playbooks::run(&options)?,
+        Task::Playbooks(options) => return seeds::repeat(&options),
+        Task::Simulate(options) => simulate::run(&options)?,
         Task::Seeds(options) => return seeds::run(&options),
     }
     Ok(ExitCode::SUCCESS)

@@ -9,6 +9,7 @@ mod drill;
 mod nginx;
 mod process;
 mod render;
+mod repeat;
 mod result;
 mod rig;
 mod scene;
@@ -24,6 +25,8 @@ use crate::setup::{self, Part};
 use crate::{build, command, paths, say};
 use result::Section;
 use scene::Scene;
+
+pub(crate) use repeat::{Options as RepeatOptions, run as repeat};
 
 /// What `seeds` can be asked for.
 #[derive(Args, Debug)]
@@ -73,6 +76,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if !options.no_build {
         build::run(&build::Options::debug())?;
     }
+    in_a_namespace()
+}
+
+/// The same task again, in a network namespace of its own.
+fn in_a_namespace() -> Result<ExitCode> {
     let mut again = Command::new("unshare");
     again.args(["--net", "--"]).arg(std::env::current_exe().context("cannot tell which program this is")?);
     again.args(std::env::args_os().skip(1)).env(INSIDE, "1");

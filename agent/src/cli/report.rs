@@ -10,6 +10,7 @@ use stormdrill_core::report::{compare, html, junit, markdown};
 use thiserror::Error;
 
 use super::output;
+use crate::diagnostic::Style;
 use crate::exit::Exit;
 use crate::report::{log, terminal};
 
@@ -40,8 +41,13 @@ impl Format {
 
     /// The result in this format.
     pub(super) fn render(self, run: &Run) -> String {
+        self.render_in(run, Style::Plain)
+    }
+
+    /// The same for a reader who may see colours; only the text has some.
+    pub(super) fn render_in(self, run: &Run, style: Style) -> String {
         match self {
-            Self::Text => terminal::render(run),
+            Self::Text => terminal::render(run, style),
             Self::Json => json::write_run(run),
             Self::Junit => junit::render(run),
             Self::Markdown => markdown::render(run),
@@ -73,7 +79,8 @@ impl ReportError {
 pub(super) fn report(result: &Path, format: Format, output: Option<&Path>) -> Exit {
     finish(read(result).and_then(|run| {
         let path = output.unwrap_or(Path::new("-"));
-        output::write(path, &format.render(&run)).map_err(|source| ReportError::Write { path: path.to_owned(), source })
+        let style = if output.is_some() { Style::Plain } else { Style::of_stdout() };
+        output::write(path, &format.render_in(&run, style)).map_err(|source| ReportError::Write { path: path.to_owned(), source })
     }))
 }
 
@@ -82,7 +89,8 @@ pub(super) fn compare(before: &Path, after: &Path) -> Exit {
     finish(read(before).and_then(|before| {
         let after = read(after)?;
         let rows = compare::rows(&before, &after);
-        output::stdout(&format!("{}\n", terminal::table(&compare::HEADS, rows.iter().map(compare::Row::cells))));
+        let table = terminal::table(&compare::HEADS, rows.iter().map(compare::Row::cells));
+        output::stdout(&format!("{}\n", terminal::paint_changes(&table, Style::of_stdout())));
         Ok(())
     }))
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use stormdrill_core::judge::Verdict;
 use stormdrill_core::machine::End;
+use stormdrill_core::plan;
 use stormdrill_core::playbook::Playbook;
 use stormdrill_core::report::json;
 use thiserror::Error;
@@ -44,6 +45,9 @@ pub(super) fn run(args: &super::Run, state_dir: &Path) -> Exit {
         log::complain(&format!("cannot write {}: {error}", path.display()));
         return Exit::Environment;
     }
+    for shortfall in plan::shortfalls(&playbook) {
+        output::stderr(&format!("warning: too little traffic to be sure of a verdict: {shortfall}\n"));
+    }
     if let Some(url) = &args.remote {
         return remote::run(&playbook, args, Some(url.as_str()).filter(|url| !url.is_empty()), state_dir);
     }
@@ -75,7 +79,7 @@ fn drill(playbook: &Playbook, args: &super::Run, state_dir: &Path) -> Result<Exi
 
 fn deliver(run: &json::Run, args: &super::Run) -> Result<(), RunError> {
     if args.json.as_deref() != Some(Path::new("-")) {
-        output::stdout(&Format::Text.render(run));
+        output::stdout(&Format::Text.render_in(run, Style::of_stdout()));
     }
     if let Some(path) = &args.json {
         write(path, &Format::Json.render(run))?;

@@ -1,38 +1,43 @@
 //! A result as text: the verdict table, and the three series that a drill is about.
+//!
+//! What colours say the words say too: they are laid over the finished text, and nothing is read differently without them.
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{ContentArrangement, Table};
 use stormdrill_core::report::chart::series;
 use stormdrill_core::report::json::Run;
-use stormdrill_core::report::risen::{self, Risen};
 use stormdrill_core::report::rows;
 use stormdrill_core::report::text::{VERDICT_HEADS, verdicts};
 
 use super::chart;
+use crate::diagnostic::Style;
 
 /// Width of the tables, in columns.
 const WIDTH: u16 = 120;
 
 /// The whole of it.
 #[must_use]
-pub fn render(run: &Run) -> String {
-    let mut parts = vec![heading(run)];
+pub fn render(run: &Run, style: Style) -> String {
+    let mut parts = vec![heading(run, style)];
     if !run.expectations.is_empty() {
-        parts.push(table(&VERDICT_HEADS, verdicts(run)));
+        parts.push(paint_verdicts(&table(&VERDICT_HEADS, verdicts(run)), style));
     }
-    parts.push(risen_edges(run));
+    parts.push(run.findings.iter().map(|finding| style.paint(&finding.text, YELLOW)).collect::<Vec<_>>().join("\n"));
     parts.push(table(&rows::EDGE_HEADS, rows::edges(run)));
     parts.push(charts(run));
-    parts.push(quality(run));
+    parts.push(style.paint(&quality(run), YELLOW));
+    // A painted nothing is nothing, too.
+    parts.retain(|part| *part != style.paint("", YELLOW));
     parts.retain(|part| !part.is_empty());
     let mut text = parts.join("\n");
     text.push('\n');
     text
 }
 
-fn heading(run: &Run) -> String {
+fn heading(run: &Run, style: Style) -> String {
     let verdict = run.verdict.as_deref().unwrap_or("no verdict");
-    let mut text = format!("\n{}: {}", run.drill.playbook, verdict.to_uppercase());
+    let shown = style.paint(&verdict.to_uppercase(), &format!("1;{}", colour_of(verdict).unwrap_or(YELLOW)));
+    let mut text = format!("\n{}: {shown}", run.drill.playbook);
     if let Some(reason) = &run.drill.aborted {
         text.push_str(&format!(" (ended early: {reason})"));
     }
@@ -46,6 +51,46 @@ fn heading(run: &Run) -> String {
         }
     }
     text
+}
+
+/// Parameters of ANSI's sequence for a colour.
+const RED: &str = "31";
+const GREEN: &str = "32";
+const YELLOW: &str = "33";
+
+fn colour_of(verdict: &str) -> Option<&'static str> {
+    match verdict {
+        "pass" => Some(GREEN),
+        "fail" => Some(RED),
+        "inconclusive" | "vacuous" | "invalid" => Some(YELLOW),
+        _ => None,
+    }
+}
+
+/// Colours the verdicts of a finished table, which begin its rows.
+fn paint_verdicts(table: &str, style: Style) -> String {
+    let painted = table.lines().map(|line| {
+        let word = line.split_whitespace().next().unwrap_or_default();
+        match colour_of(word) {
+            Some(colour) => line.replacen(word, &style.paint(word, colour), 1),
+            None => line.to_owned(),
+        }
+    });
+    painted.collect::<Vec<_>>().join("\n")
+}
+
+/// Colours what a finished comparison ends its rows with.
+pub(crate) fn paint_changes(table: &str, style: Style) -> String {
+    let painted = table.lines().map(|line| {
+        let trimmed = line.trim_end();
+        for (word, colour) in [("better", GREEN), ("worse", RED)] {
+            if let Some(before) = trimmed.strip_suffix(word) {
+                return format!("{before}{}", style.paint(word, colour));
+            }
+        }
+        line.to_owned()
+    });
+    painted.collect::<Vec<_>>().join("\n")
 }
 
 /// A table as wide as the widest terminal that it is meant for.
@@ -76,8 +121,4 @@ fn charts(run: &Run) -> String {
 fn quality(run: &Run) -> String {
     let unseen = rows::unseen(run);
     if unseen.is_empty() { String::new() } else { format!("not seen: {}", unseen.join(", ")) }
-}
-
-fn risen_edges(run: &Run) -> String {
-    risen::unnamed(run).iter().map(Risen::sentence).collect::<Vec<_>>().join("\n")
 }

@@ -66,7 +66,7 @@ const fn phase_of(expectation: &Expectation) -> PhaseName {
     }
 }
 
-/// Whether the demand is on the phase's steady state: not on a peak, nor on how a recovery goes.
+/// Whether the demand is on the phase's steady state: not on a peak, nor on how a recovery goes. The baseline, as the measure of others, always is.
 const fn is_steady(expectation: &Expectation) -> bool {
     let Demand::Limit { phase: PhaseName::Baseline | PhaseName::Fault, every_window: false, .. } = expectation.demand else {
         return false;

@@ -9,6 +9,7 @@ use crate::fault::{Backend, Direction, Distribution, FaultCounts, FaultKind, Fau
 use crate::judge::{Evidence, HeldUp, Judgement, LoadHealth, judge};
 use crate::window::{EdgeCounts, EdgeWindow, Failure, Phase, PhaseName, Retries, Window};
 
+mod boundaries;
 mod doubts;
 mod every_window;
 mod guards;
@@ -18,7 +19,6 @@ mod metastable;
 mod metrics;
 mod recoveries;
 mod samples;
-mod simulated;
 
 /// Length of the builder's windows.
 pub(crate) const SECONDS: u64 = 10;

@@ -1,13 +1,17 @@
 //! Which windows stand for a phase.
 //!
-//! This is the one place that chooses: remnants and the guard time around the boundaries are left out here.
+//! This is the one place that chooses: remnants, and what the beginning of a phase has to leave out.
+//!
+//! A fault's boundaries need no guard time. The fault phase's first window is opened after the kernel has acknowledged the last change, and the
+//! time of the changes themselves lies in a transition window, which is judged by nobody; so every attempt of the phase started under the whole
+//! fault. A burst of retries in its first second is what drills are for.
 
 use crate::edge::Role;
 use crate::judge::Evidence;
 use crate::window::{Failure, PhaseName, Window};
 
-/// The least guard time after a boundary, nanoseconds.
-const LEAST_GUARD_NS: u64 = 1_000_000_000;
+/// How long observation takes to get going: connections that it has not seen opened, a load's first connects. Nanoseconds.
+const WARM_UP_NS: u64 = 1_000_000_000;
 
 /// The windows of `phase` that may be judged, in order of time.
 ///
@@ -22,24 +26,36 @@ pub(crate) fn of_phase<'a>(evidence: &Evidence<'a>, phase: PhaseName) -> Vec<&'a
     windows
 }
 
-/// Those of them that show the phase's steady state: a window that lies mostly in the guard time after the phase's begin is left
-/// out, as long as two thirds of the windows remain.
+/// Those of them that show the phase's steady state. For peaks, and for the time that a recovery takes, all count: take [`of_phase`].
 ///
-/// Calls that started under the old state still end then, and the retries of the new one have not begun. For peaks, and for
-/// the time that a recovery takes, those windows count: take [`of_phase`].
+/// In the baseline, the windows that lie mostly in its first second are left out. In the fault, those that lie mostly in the time for which
+/// callers wait before they give an attempt up, if that is how attempts fail, up to the first window that has a retry: nothing that the fault did
+/// could be seen in them yet, and they would dilute what comes. Two thirds of the windows remain in any case.
 pub(crate) fn steady<'a>(evidence: &Evidence<'a>, phase: PhaseName) -> Vec<&'a Window> {
     let mut windows = of_phase(evidence, phase);
+    let (wait_ns, or_until_retried) = match phase {
+        PhaseName::Baseline => (WARM_UP_NS, false),
+        PhaseName::Fault => (patience_ns(evidence), true),
+        PhaseName::Recovery | PhaseName::Transition | PhaseName::All => return windows,
+    };
     let begin = evidence.phases.iter().find(|found| found.name == phase).map_or(0, |found| found.start_ns);
-    let end = begin.saturating_add(guard_ns(evidence));
-    let guarded = windows.iter().take_while(|window| f64::midpoint(window.start_ns as f64, window.end_ns as f64) < end as f64).count();
-    let most = windows.len() / 3;
-    windows.drain(..guarded.min(most));
+    let end = begin.saturating_add(wait_ns);
+    let left_out = windows.iter().take_while(|window| {
+        let is_early = f64::midpoint(window.start_ns as f64, window.end_ns as f64) < end as f64;
+        is_early && !(or_until_retried && is_retried(window))
+    });
+    let left_out = left_out.count().min(windows.len() / 3);
+    windows.drain(..left_out);
     windows
 }
 
-/// A second; or as long as callers wait before they give an attempt up, if that is how attempts fail.
-fn guard_ns(evidence: &Evidence<'_>) -> u64 {
-    let (mut aborted, mut failed, mut times) = (0, 0, Vec::new());
+fn is_retried(window: &Window) -> bool {
+    window.edges.iter().any(|edge| edge.retries.total() > 0)
+}
+
+/// As long as callers wait before they give an attempt up, if that is how most attempts fail; else nothing.
+fn patience_ns(evidence: &Evidence<'_>) -> u64 {
+    let (mut aborted, mut failed, mut times) = (0_u64, 0_u64, Vec::new());
     for window in evidence.windows.iter().filter(|window| window.phase == PhaseName::Fault) {
         for (spec, edge) in evidence.edges.iter().zip(&window.edges) {
             if spec.role == Role::Downstream {
@@ -50,8 +66,7 @@ fn guard_ns(evidence: &Evidence<'_>) -> u64 {
         }
     }
     times.sort_unstable();
-    let usual = times.get(times.len() / 2).copied().filter(|_| aborted * 2 > failed);
-    usual.unwrap_or(0).max(LEAST_GUARD_NS)
+    times.get(times.len() / 2).copied().filter(|_| aborted * 2 > failed).unwrap_or(0)
 }
 
 /// Their epochs.
@@ -64,9 +79,9 @@ mod tests {
     use super::*;
     use crate::judge::tests::{Drill, seen};
 
-    /// Epochs of the steady fault windows, of so many of so many milliseconds.
-    fn steady_of(count: usize, length_ms: u64, change: impl Fn(&mut Window)) -> Vec<u32> {
-        let mut drill = Drill::new().windows(PhaseName::Fault, count, seen(10), seen(10));
+    /// Epochs of the steady windows of a phase of so many of so many milliseconds.
+    fn steady_of(phase: PhaseName, count: usize, length_ms: u64, change: impl Fn(&mut Window)) -> Vec<u32> {
+        let mut drill = Drill::new().windows(phase, count, seen(10), seen(10));
         for (index, window) in drill.windows.iter_mut().enumerate() {
             window.start_ns = index as u64 * length_ms * 1_000_000;
             window.end_ns = window.start_ns + length_ms * 1_000_000;
@@ -82,17 +97,25 @@ mod tests {
             held_up: &[],
             blind: None,
         };
-        epochs(&steady(&evidence, PhaseName::Fault))
+        epochs(&steady(&evidence, phase))
     }
 
     #[test]
-    fn a_window_that_lies_mostly_in_the_guard_time_is_not_steady() {
-        assert_eq!(steady_of(6, 10_000, |_| {}), [0, 1, 2, 3, 4, 5]);
-        assert_eq!(steady_of(6, 2_000, |_| {}), [0, 1, 2, 3, 4, 5]);
-        assert_eq!(steady_of(6, 1_000, |_| {}), [1, 2, 3, 4, 5]);
-        assert_eq!(steady_of(6, 500, |_| {}), [2, 3, 4, 5]);
-        assert_eq!(steady_of(6, 100, |_| {}), [2, 3, 4, 5], "two thirds remain");
-        assert_eq!(steady_of(2, 100, |_| {}), [0, 1]);
+    fn the_baselines_first_second_is_not_steady() {
+        let baseline = |count, length_ms| steady_of(PhaseName::Baseline, count, length_ms, |_| {});
+        assert_eq!(baseline(6, 10_000), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(baseline(6, 2_000), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(baseline(6, 1_000), [1, 2, 3, 4, 5]);
+        assert_eq!(baseline(6, 500), [2, 3, 4, 5]);
+        assert_eq!(baseline(6, 100), [2, 3, 4, 5], "two thirds remain");
+        assert_eq!(baseline(2, 100), [0, 1]);
+    }
+
+    #[test]
+    fn a_fault_is_judged_from_its_first_window_on() {
+        for length_ms in [100, 1_000, 10_000] {
+            assert_eq!(steady_of(PhaseName::Fault, 6, length_ms, |_| {}), [0, 1, 2, 3, 4, 5], "{length_ms}");
+        }
     }
 
     #[test]
@@ -118,11 +141,16 @@ mod tests {
     }
 
     #[test]
-    fn callers_that_give_up_after_a_while_make_it_longer() {
+    fn while_callers_still_wait_nothing_can_be_seen() {
         let gives_up = |window: &mut Window| {
             window.edges[1].failures = [(Failure::ClientAbort, 3), (Failure::Status, 1)].into();
             window.edges[1].failure_latency_ns = vec![1, 3_000_000_000, 3_000_000_000, 3_000_000_000];
         };
-        assert_eq!(steady_of(9, 1_000, gives_up), [3, 4, 5, 6, 7, 8]);
+        assert_eq!(steady_of(PhaseName::Fault, 9, 1_000, gives_up), [3, 4, 5, 6, 7, 8]);
+        let retries_early = |window: &mut Window| {
+            gives_up(window);
+            window.edges[1].retries.matched = u64::from(window.epoch == 1);
+        };
+        assert_eq!(steady_of(PhaseName::Fault, 9, 1_000, retries_early), [1, 2, 3, 4, 5, 6, 7, 8], "what was retried is seen");
     }
 }

@@ -1,18 +1,19 @@
 //! Two drills side by side: what got better, what got worse, and what cannot be told apart.
 //!
-//! A difference is called one only where it is shown: the intervals of an expectation do not overlap, or the interval of the
-//! difference of two shares (Newcombe's) leaves out zero. A latency's quantile is stored without an interval, so its change is
-//! shown and not judged.
+//! A difference is called one only where it is shown: the intervals of an expectation or of a latency do not overlap, the interval of
+//! the difference of two shares (Newcombe's) leaves out zero, or that of the ratio of two rates leaves out one, each at [`LEVEL`].
 
 use std::fmt;
 
-use super::json::edge::EdgePhase;
+use super::json::finding::CASCADE;
 use super::json::{ExpectationView, Run};
-use super::rows::{percent, total, unknown};
+use super::rows::unknown;
 use super::text::quantity;
-use crate::judge::ALPHA;
-use crate::stats::quotient::{self, Estimate};
-use crate::stats::{Tails, proportion};
+
+mod edges;
+
+/// The error probability of each side of each row about an edge: there are many of them.
+pub const LEVEL: f64 = 0.01;
 
 /// Column heads of [`rows`].
 pub const HEADS: [&str; 4] = ["", "before", "after", "change"];
@@ -76,13 +77,37 @@ pub fn rows(before: &Run, after: &Run) -> Vec<Row> {
         let find = |run: &'_ Run| run.expectations.iter().find(|view| view.text == text).cloned();
         rows.push(expectation(text.clone(), find(before), find(after)));
     }
-    for edge in before.edges.iter().filter(|edge| after.edges.iter().any(|other| other.name == edge.name && other.role == edge.role)) {
-        let fault = |run: &Run| run.edges.iter().find(|other| other.name == edge.name)?.phases.get("fault").cloned();
-        if let (Some(before), Some(after)) = (fault(before), fault(after)) {
-            rows.extend(edge_rows(&edge.name, &before, &after));
+    rows.extend(cascades(before, after));
+    rows.extend(edges::rows(before, after));
+    rows
+}
+
+/// The cascades of either drill, by the edge that rose.
+fn cascades(before: &Run, after: &Run) -> Vec<Row> {
+    let mut edges: Vec<&str> = Vec::new();
+    for finding in before.findings.iter().chain(&after.findings).filter(|finding| finding.kind == CASCADE) {
+        if !edges.contains(&finding.edge.as_str()) {
+            edges.push(&finding.edge);
         }
     }
-    rows
+    let spelled = |run: &Run, edge: &str| {
+        let found = run.findings.iter().find(|finding| finding.kind == CASCADE && finding.edge == edge);
+        found.map(|finding| finding.factor.map_or_else(|| "from nothing".to_owned(), |factor| quantity(factor, "x")))
+    };
+    let rows = edges.into_iter().map(|edge| {
+        let (was, is) = (spelled(before, edge), spelled(after, edge));
+        let change = match (&was, &is) {
+            (None, Some(_)) => Change::Worse,
+            (Some(_), None) => Change::Better,
+            _ => Change::Same,
+        };
+        Row { what: format!("cascade to {edge}"), before: was.unwrap_or_else(none), after: is.unwrap_or_else(none), change }
+    });
+    rows.collect()
+}
+
+fn none() -> String {
+    "none".to_owned()
 }
 
 /// Each text once, the first drill's first.
@@ -160,36 +185,4 @@ fn by_interval(before: &ExpectationView, after: &ExpectationView) -> Change {
         }
         _ => Change::Same,
     }
-}
-
-fn edge_rows(name: &str, before: &EdgePhase, after: &EdgePhase) -> Vec<Row> {
-    let retries = |phase: &EdgePhase| total([phase.retries.marker, phase.retries.id, phase.retries.matched]);
-    let failed = |phase: &EdgePhase| total(phase.failures.values().copied());
-    let p99 = |phase: &EdgePhase| phase.latency_ms.p99.map_or_else(unknown, |ms| format!("{ms:.1} ms"));
-    vec![
-        share_row(format!("{name}: retries"), (retries(before), before.requests), (retries(after), after.requests)),
-        share_row(format!("{name}: failed"), (failed(before), before.requests), (failed(after), after.requests)),
-        Row { what: format!("{name}: latency p99"), before: p99(before), after: p99(after), change: Change::Unknown },
-    ]
-}
-
-/// A share of which less is better.
-fn share_row(what: String, before: (u64, u64), after: (u64, u64)) -> Row {
-    let (estimated, estimated_after) = (estimate(before), estimate(after));
-    let change = match (estimated, estimated_after) {
-        (Some(before), Some(after)) if quotient::difference_at_least(before, after) > 0.0 => Change::Better,
-        (Some(before), Some(after)) if quotient::difference_at_least(after, before) > 0.0 => Change::Worse,
-        (Some(_), Some(_)) => Change::Same,
-        _ => Change::Unknown,
-    };
-    let spelled = |estimate: Option<Estimate>| estimate.map_or_else(unknown, |estimate| percent(estimate.value));
-    Row { what, before: spelled(estimated), after: spelled(estimated_after), change }
-}
-
-fn estimate((hits, of): (u64, u64)) -> Option<Estimate> {
-    if of == 0 {
-        return None;
-    }
-    let (hits, of) = (hits.min(of) as f64, of as f64);
-    Some(Estimate { value: hits / of, interval: proportion::interval(hits, of, Tails::each(ALPHA)) })
 }

@@ -3,8 +3,8 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::json::finding::{CASCADE, FindingView};
 use super::json::{ExpectationView, Run};
-use super::risen::{self, Risen};
 use super::text::{self, VERDICT_HEADS};
 use super::{json, rows};
 
@@ -38,7 +38,7 @@ pub fn render(run: &Run) -> String {
                 (heading(run, verdict))
                 main {
                     @if !run.expectations.is_empty() { (expectations(run)) }
-                    (risen_edges(run))
+                    (findings(run))
                     (figure::all(run))
                     (gaps::all(run))
                     @if !run.faults.is_empty() {
@@ -124,11 +124,29 @@ fn ranges(numbers: &[u32]) -> String {
     spelled.collect::<Vec<_>>().join(", ")
 }
 
-fn risen_edges(run: &Run) -> Markup {
-    let risen = risen::unnamed(run);
+fn findings(run: &Run) -> Markup {
     html! {
-        @if !risen.is_empty() {
-            section { h2 { "Rose, and no expectation names it" } ul { @for edge in &risen { li { (Risen::sentence(edge)) } } } }
+        @if !run.findings.is_empty() {
+            section {
+                h2 { "Findings" }
+                p.meta { "What was shown though no expectation asks for it. It changes no verdict." }
+                @for finding in &run.findings { (finding_card(finding)) }
+            }
+        }
+    }
+}
+
+fn finding_card(finding: &FindingView) -> Markup {
+    let title = if finding.kind == CASCADE { "cascade" } else { "rise" };
+    // The word stands in the badge already.
+    let text = finding.text.strip_prefix("cascade: ").unwrap_or(&finding.text);
+    html! {
+        article.expectation.finding {
+            h3 {
+                (badge(title)) " "
+                code { @if !finding.caused_by.is_empty() { (finding.caused_by.join(", ")) " → " } (finding.edge) }
+            }
+            p { (text) }
         }
     }
 }

@@ -13,12 +13,15 @@ pub mod connection;
 
 pub mod edge;
 
+pub mod finding;
+
 pub mod retrying;
 
 pub mod window;
 
 use connection::ConnectionView;
 use edge::Edge;
+use finding::FindingView;
 use window::WindowView;
 
 /// Value of `schema` in the JSON of `run`.
@@ -67,12 +70,18 @@ pub fn read_run(text: &str) -> Result<Run, ReadError> {
     #[derive(Deserialize)]
     struct Head {
         schema: String,
+        findings: Option<serde::de::IgnoredAny>,
     }
     let head: Head = serde_json::from_str(text)?;
     if head.schema != RUN_SCHEMA {
         return Err(ReadError::Schema { found: head.schema });
     }
-    Ok(serde_json::from_str(text)?)
+    let mut run: Run = serde_json::from_str(text)?;
+    if head.findings.is_none() {
+        // Written by a version that did not look for any.
+        run.findings = FindingView::all(&run);
+    }
+    Ok(run)
 }
 
 fn text(view: &impl Serialize) -> String {
@@ -93,6 +102,9 @@ pub struct Run {
     pub verdict: Option<String>,
     /// The judgements, one for each line of `expect:`.
     pub expectations: Vec<ExpectationView>,
+    /// What was shown though no expectation asks for it.
+    #[serde(default)]
+    pub findings: Vec<FindingView>,
     /// The phases as they were.
     pub phases: Vec<PhaseView>,
     /// The faults.
@@ -227,7 +239,7 @@ impl Run {
     /// The view of a drill.
     #[must_use]
     pub fn of(result: &DrillResult) -> Self {
-        Self {
+        let mut run = Self {
             schema: RUN_SCHEMA.to_owned(),
             drill: Drill {
                 id: result.id.clone(),
@@ -240,12 +252,15 @@ impl Run {
             },
             verdict: result.verdict.map(|verdict| verdict.as_str().to_owned()),
             expectations: result.judgements.iter().map(ExpectationView::of).collect(),
+            findings: Vec::new(),
             phases: phases(result),
             faults: faults(result),
             edges: edge::of_result(result),
             windows: result.windows.iter().map(|window| WindowView::of(window, &result.edges)).collect(),
             data_quality: DataQualityView::of(&result.quality),
-        }
+        };
+        run.findings = FindingView::all(&run);
+        run
     }
 }
 

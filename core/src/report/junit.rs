@@ -48,7 +48,9 @@ pub fn render(run: &Run) -> String {
     for case in &cases {
         case.write(&drill.playbook, if case.whole_drill { time } else { 0.0 }, &mut out);
     }
-    out.push_str("    <system-out></system-out>\n    <system-err></system-err>\n  </testsuite>\n</testsuites>\n");
+    let findings: Vec<&str> = run.findings.iter().map(|finding| finding.text.as_str()).collect();
+    let _ = writeln!(out, "    <system-out>{}</system-out>", xml(&findings.join("\n")));
+    out.push_str("    <system-err></system-err>\n  </testsuite>\n</testsuites>\n");
     out
 }
 

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use super::json::Run;
 use super::markup::cell;
-use super::risen::{self, Risen};
 use super::text::{VERDICT_HEADS, verdicts};
 use super::{chart, rows};
 
@@ -20,8 +19,8 @@ pub fn render(run: &Run) -> String {
     if !run.expectations.is_empty() {
         table(&mut text, &VERDICT_HEADS, verdicts(run).iter().map(|row| with_mark(row)));
     }
-    for edge in risen::unnamed(run) {
-        let _ = writeln!(text, "> {}\n", cell(&Risen::sentence(&edge)));
+    for finding in &run.findings {
+        let _ = writeln!(text, "> {}\n", cell(&finding.text));
     }
     if !run.faults.is_empty() {
         table(&mut text, &rows::FAULT_HEADS, rows::faults(run).iter().map(|row| row.to_vec()));

@@ -12,6 +12,7 @@ use crate::judge::{Judgement, drill_verdict};
 use crate::result::{DataQuality, DrillResult};
 use crate::window::{Phase, PhaseName};
 
+pub(crate) mod cascades;
 mod schema;
 mod written;
 
@@ -53,7 +54,7 @@ fn keys(value: &Value) -> Vec<&str> {
 #[test]
 fn the_keys_of_run_are_the_contract() {
     let run: Value = serde_json::from_str(&json::run(&result())).unwrap();
-    let expected = ["schema", "drill", "verdict", "expectations", "phases", "faults", "edges", "windows", "data_quality"];
+    let expected = ["schema", "drill", "verdict", "expectations", "findings", "phases", "faults", "edges", "windows", "data_quality"];
     assert_eq!(keys(&run), expected);
     assert_eq!(run["schema"], "stormdrill/run/1");
     assert_eq!(keys(&run["drill"]), ["id", "playbook", "host", "kernel", "version", "started_at"]);
@@ -78,6 +79,7 @@ fn the_keys_of_run_are_the_contract() {
         "status",
         "failures",
         "latency_ms",
+        "latency_interval_ms",
         "connections",
         "connections_opened",
         "tcp_retransmits",

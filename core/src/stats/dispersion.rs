@@ -5,9 +5,16 @@
 //! scatters by factors of 20 to 800, and taking the fault's own scatter would excuse it.
 
 use crate::stats::rate_ratio::Tally;
+use crate::stats::student;
 
 /// A dispersion below this is left alone: with few windows it is as likely chance.
 const NEGLIGIBLE: f64 = 1.5;
+
+/// Two or three windows say next to nothing of their scatter, and are not stretched for all that they leave open.
+const FEWEST_FREEDOM: f64 = 3.0;
+
+/// The level at which the divisor is right: that of the verdicts.
+const LEVEL: f64 = 0.05;
 
 /// Variance over mean of the windows' counts (the Fano factor), as Pearson's χ² over its degrees of freedom, so that
 /// windows of unequal length count as they should. `None` with fewer than two windows or without a single event.
@@ -30,10 +37,15 @@ pub fn fano(windows: &[Tally]) -> Option<f64> {
     Some(chi_squared / (windows.len() - 1) as f64)
 }
 
-/// What to divide counts by: the baseline's Fano factor where it is above 1.5, else 1.
+/// What to divide counts by: the baseline's Fano factor where it is above 1.5, and more where few windows say so; else 1.
+///
+/// A factor from few windows is itself a matter of chance. As Student did for the mean, the tests' quantile is stretched from the normal's to that of t
+/// with the windows' degrees of freedom (McCullagh and Nelder, §4.5.2), which in terms of the divisor is its square.
 #[must_use]
 pub fn divisor(baseline: &[Tally]) -> f64 {
-    fano(baseline).filter(|phi| *phi > NEGLIGIBLE).unwrap_or(1.0)
+    let freedom = (baseline.len().saturating_sub(1) as f64).max(FEWEST_FREEDOM);
+    let stretch = (student::t(LEVEL, freedom) / student::z(LEVEL)).powi(2);
+    fano(baseline).filter(|phi| *phi > NEGLIGIBLE).map_or(1.0, |phi| phi * stretch)
 }
 
 #[cfg(test)]

@@ -16,9 +16,14 @@ const HEADER: usize = 4;
 /// A packet of this length goes on in the next one.
 const MULTI: usize = 0xff_ffff;
 
+const COM_INIT_DB: u8 = 0x02;
 const COM_QUERY: u8 = 0x03;
+const COM_PING: u8 = 0x0e;
+const COM_CHANGE_USER: u8 = 0x11;
 const COM_STMT_PREPARE: u8 = 0x16;
 const COM_STMT_EXECUTE: u8 = 0x17;
+const COM_SET_OPTION: u8 = 0x1b;
+const COM_RESET_CONNECTION: u8 = 0x1f;
 
 /// Errors of a server that cannot, just now; asking again may help. Limits of connections and memory, shutdown, lock waits and
 /// deadlocks, time limits, full disks and tables, a server that was made read-only.
@@ -36,10 +41,13 @@ pub(crate) fn identity(bytes: &[u8], conn: ConnId, index: u32, statements: &mut 
     let length = if length == MULTI { usize::MAX } else { length.checked_sub(1)? };
     let target = join(MYSQL, u64::from(command));
     let mut repeat = Repeat::Harmless;
+    let mut is_setup = matches!(command, COM_INIT_DB | COM_PING | COM_CHANGE_USER | COM_SET_OPTION | COM_RESET_CONNECTION);
     let call = match command {
         COM_QUERY => {
             // Clients that know query attributes put the number of attributes and sets of them first.
-            repeat = sql::repeat(rest.strip_prefix(&[0, 1]).unwrap_or(rest));
+            let text = rest.strip_prefix(&[0, 1]).unwrap_or(rest);
+            repeat = sql::repeat(text);
+            is_setup = sql::is_setup(text);
             fingerprint::of_captured(rest, length)
         }
         COM_STMT_PREPARE => {
@@ -56,7 +64,7 @@ pub(crate) fn identity(bytes: &[u8], conn: ConnId, index: u32, statements: &mut 
         _ => fingerprint::of_captured(rest, length),
     };
     let print = Fingerprint { target, call: join(target, call), body: BodyPrefix::default() };
-    Some(Identity { print: Some(print), repeat, ..Identity::default() })
+    Some(Identity { print: Some(print), is_setup, repeat, ..Identity::default() })
 }
 
 /// What an answer of the kernel's `status` with these first bytes means. The answer to a preparation says by which number the
@@ -118,6 +126,15 @@ mod tests {
         assert_eq!(call(&one[..520]), call(&other[..520]), "what was not captured cannot be compared");
         assert_ne!(call(&one), call(&other));
         assert_eq!(ask(&query("UPDATE t SET n = n + 1"), 1, 0, &mut Statements::default()).repeat, Repeat::HarmfulUnanswered);
+    }
+
+    #[test]
+    fn what_makes_a_connection_ready_is_told_apart() {
+        let is_setup = |bytes: &[u8]| ask(bytes, 1, 0, &mut Statements::default()).is_setup;
+        for bytes in [query("SET NAMES utf8mb4"), query("\0\u{1}SET AUTOCOMMIT = 0"), packet(0, &[COM_PING]), packet(0, b"\x02shop")] {
+            assert!(is_setup(&bytes), "{bytes:?}");
+        }
+        assert!(!is_setup(&query("SELECT 1")));
     }
 
     fn execute(number: u32, argument: u8) -> Vec<u8> {

@@ -23,15 +23,17 @@ const FAILED: [&[u8]; 2] = [b"55P03", b"25006"];
 /// before it (Parse, Bind, Describe).
 #[must_use]
 pub(crate) fn identity(bytes: &[u8], conn: ConnId, statements: &mut Statements) -> Option<Identity> {
-    let (mut text, mut call, mut is_named) = (None, None, false);
+    let (mut text, mut call, mut is_named, mut is_setup) = (None, None, false, false);
     for message in Messages(bytes) {
         match message.tag {
             b'Q' => {
                 let print = print(b'Q', fingerprint::of_captured(message.body, message.length));
-                return Some(Identity { print: Some(print), repeat: sql::repeat(message.body), ..Identity::default() });
+                let (is_setup, repeat) = (sql::is_setup(message.body), sql::repeat(message.body));
+                return Some(Identity { print: Some(print), is_setup, repeat, ..Identity::default() });
             }
             b'P' => {
                 let (name, query) = cut(message.body)?;
+                is_setup = sql::is_setup(query);
                 let stamp = sql::stamp(query, message.length.checked_sub(name.len() + 1)?);
                 statements.learn(conn, Name::Given(fingerprint::of_bytes(name)), stamp);
                 text = Some(stamp);
@@ -50,7 +52,7 @@ pub(crate) fn identity(bytes: &[u8], conn: ConnId, statements: &mut Statements) 
     }
     // An Execute whose Bind came earlier: nothing is known of it but where it is.
     let call = call.or_else(|| (!is_named && !bytes.is_empty()).then(|| join(conn.0, fingerprint::of_bytes(bytes))))?;
-    Some(Identity { print: Some(print(b'E', call)), repeat: sql::repeat_of(text), ..Identity::default() })
+    Some(Identity { print: Some(print(b'E', call)), is_setup, repeat: sql::repeat_of(text), ..Identity::default() })
 }
 
 fn print(kind: u8, call: u64) -> Fingerprint {
@@ -147,6 +149,14 @@ mod tests {
         assert_eq!(print("SELECT 1"), print("SELECT 1"));
         assert_ne!(print("SELECT 1"), print("SELECT 2"));
         assert_eq!(ask(&[message(b'Q', b"INSERT INTO t VALUES (1)\0")], 1, &mut statements).repeat, Repeat::HarmfulUnanswered);
+    }
+
+    #[test]
+    fn what_makes_a_connection_ready_is_told_apart() {
+        let mut statements = Statements::default();
+        assert!(ask(&[message(b'Q', b"SET search_path TO shop\0")], 1, &mut statements).is_setup);
+        assert!(ask(&[parse("", "SET extra_float_digits = 3"), bind("", ""), execute()], 1, &mut statements).is_setup);
+        assert!(!ask(&[parse("", "SELECT $1"), bind("", "a"), execute()], 1, &mut statements).is_setup);
     }
 
     #[test]

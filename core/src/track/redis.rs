@@ -40,6 +40,10 @@ const NOT_IDEMPOTENT: [&str; 28] = [
     "zpopmin",
 ];
 
+/// Commands with which clients make a connection ready, ask who the server is, or leave.
+const SETUP: [&str; 12] =
+    ["auth", "client", "cluster", "command", "hello", "info", "quit", "readonly", "readwrite", "reset", "select", "sentinel"];
+
 /// Errors of a server that cannot, just now: asking again may help.
 const FAILED: [&str; 12] = [
     "BUSY",
@@ -61,11 +65,12 @@ const FAILED: [&str; 12] = [
 pub fn identity(bytes: &[u8]) -> Option<Identity> {
     let command = Command::read(bytes)?;
     let name = fingerprint::of_caseless(command.name);
-    let repeat = NOT_IDEMPOTENT.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(command.name));
+    let is_of = |names: &[&str]| names.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(command.name));
     let call = fingerprint::of_captured(bytes, command.length.unwrap_or(usize::MAX));
     Some(Identity {
         print: Some(Fingerprint { target: join(REDIS, name), call: join(join(REDIS, name), call), body: BodyPrefix::default() }),
-        repeat: if repeat { Repeat::HarmfulUnanswered } else { Repeat::Harmless },
+        is_setup: is_of(&SETUP),
+        repeat: if is_of(&NOT_IDEMPOTENT) { Repeat::HarmfulUnanswered } else { Repeat::Harmless },
         ..Identity::default()
     })
 }
@@ -179,6 +184,16 @@ mod tests {
     fn commands_that_count_are_not_idempotent() {
         for (name, repeat) in [("INCR", Repeat::HarmfulUnanswered), ("lpush", Repeat::HarmfulUnanswered), ("SET", Repeat::Harmless)] {
             assert_eq!(identity(&command(&[name, "k"])).map(|identity| identity.repeat), Some(repeat), "{name}");
+        }
+    }
+
+    #[test]
+    fn commands_that_make_a_connection_ready_are_told_apart() {
+        for words in [&["HELLO", "3"][..], &["client", "SETINFO", "LIB-NAME", "redis-py"], &["AUTH", "secret"], &["SELECT", "1"]] {
+            assert!(identity(&command(words)).is_some_and(|identity| identity.is_setup), "{words:?}");
+        }
+        for words in [&["GET", "a"][..], &["PING"], &["SET", "hello", "auth"]] {
+            assert!(identity(&command(words)).is_some_and(|identity| !identity.is_setup), "{words:?}");
         }
     }
 

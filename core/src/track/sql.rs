@@ -17,6 +17,21 @@ pub(crate) fn repeat(text: &[u8]) -> Repeat {
     if harmful { Repeat::HarmfulUnanswered } else { Repeat::Harmless }
 }
 
+/// Whether a statement only sets or asks for the session's settings, as drivers do on each new connection: it repeats nothing.
+#[must_use]
+pub(crate) fn is_setup(text: &[u8]) -> bool {
+    let text = after_comments(text);
+    let verb = text.split(|byte| !byte.is_ascii_alphabetic()).next().unwrap_or_default();
+    let is = |word: &[u8]| verb.eq_ignore_ascii_case(word);
+    let of_settings = || {
+        let asked = text[verb.len()..].trim_ascii_start();
+        [&b"@@"[..], b"pg_catalog.version()", b"version()", b"pg_catalog.set_config(", b"set_config(", b"current_schema()"]
+            .iter()
+            .any(|start| asked.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start)))
+    };
+    is(b"set") || is(b"use") || is(b"discard") || is(b"reset") || is(b"show") || is(b"select") && of_settings()
+}
+
 /// A statement's text for [`super::statements`]: its hash, whose lowest bit says whether it is harmful.
 #[must_use]
 pub(crate) fn stamp(text: &[u8], length: usize) -> u64 {
@@ -63,6 +78,26 @@ fn has(text: &[u8], lower: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_drivers_say_on_each_connection_is_told_apart() {
+        for text in [
+            "SET NAMES utf8mb4",
+            "set autocommit=0",
+            "/* mysql-connector-j-8.4.0 */SELECT  @@session.auto_increment_increment AS auto_increment_increment",
+            "SELECT @@version",
+            "SET extra_float_digits = 3",
+            "select pg_catalog.version()",
+            "SHOW standard_conforming_strings",
+            "USE shop",
+            "SET",
+        ] {
+            assert!(is_setup(text.as_bytes()), "{text}");
+        }
+        for text in ["SELECT * FROM t", "SELECT version FROM t", "SETTLE", "INSERT INTO t SET a = 1", "BEGIN", "select", "", "/*"] {
+            assert!(!is_setup(text.as_bytes()), "{text}");
+        }
+    }
 
     #[test]
     fn harm_is_told_by_the_verb() {

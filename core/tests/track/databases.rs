@@ -53,6 +53,24 @@ fn redis_commands_are_counted_by_their_errors_and_retried_after_failures_only() 
 }
 
 #[test]
+fn what_makes_each_new_connection_ready_repeats_nothing() {
+    // redis-py on three connections, of which the first two are given up: only the GET is tried again.
+    let mut db = Db::of(Protocol::Redis);
+    for conn in 0..3_u64 {
+        let ms = 100 * conn;
+        for (index, words) in
+            [&["HELLO", "3"][..], &["CLIENT", "SETINFO", "LIB-NAME", "redis-py"], &["SELECT", "1"]].into_iter().enumerate()
+        {
+            db.ask(ms + 1, conn, u32::try_from(index).unwrap_or(0), &resp(words));
+        }
+        db.ask(ms + 2, conn, 3, &resp(&["GET", "a"]));
+        db.scene.tell(spoken(Protocol::Redis, event(STORE, ms + 50, conn, ProbeEventKind::Closed { how: Close::Local })));
+    }
+    let edge = db.scene.result();
+    assert_eq!((edge.attempts, retries(&edge)), (12, (0, 0, 2)), "twelve commands are counted, two of them are retries");
+}
+
+#[test]
 fn ninety_nine_different_commands_are_no_retries_of_a_failed_one() {
     let mut db = Db::of(Protocol::Redis);
     for n in 0..99 {

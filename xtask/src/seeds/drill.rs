@@ -251,6 +251,18 @@ impl Outcome {
         self.json["verdict"].as_str().unwrap_or("none")
     }
 
+    /// The cascades that the report names: from which edge, to which.
+    pub(crate) fn cascades(&self) -> Vec<(String, String)> {
+        let found = self.json["findings"].as_array().into_iter().flatten().filter(|finding| finding["kind"] == "cascade");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        found
+            .flat_map(|finding| {
+                let to = text(&finding["edge"]);
+                finding["caused_by"].as_array().into_iter().flatten().map(move |from| (text(from), to.clone()))
+            })
+            .collect()
+    }
+
     /// The observed value of an expectation.
     pub(crate) fn observed(&self, index: usize) -> Option<f64> {
         self.json["expectations"][index]["observed"].as_f64()

@@ -1,7 +1,7 @@
 //! The systems, one module each, in the order of the page.
 
 mod capacity;
-mod cascade;
+pub(super) mod cascade;
 mod envoy;
 mod gateway;
 mod grpc;
@@ -11,7 +11,7 @@ mod layers;
 mod listings;
 mod loss;
 mod metastable;
-mod playbooks;
+pub(super) mod playbooks;
 
 use anyhow::Result;
 

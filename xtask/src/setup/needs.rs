@@ -53,6 +53,8 @@ pub(super) const NEEDS: &[Need] = &[
     // A browser and its WebDriver, for the daemon's page.
     need(Part::Test, "chromium", "chromium"),
     need(Part::Test, "chromedriver", "chromium-driver"),
+    // A validator for the JUnit report.
+    need(Part::Test, "xmllint", "libxml2-utils"),
     // A terminal without a screen, for `stormdrill top`.
     need(Part::Test, "tmux", "tmux"),
     // For the daemon: TLS, socket activation, several hosts.

@@ -8,9 +8,10 @@ use super::ratio;
 use super::retrying::{self, Retrying};
 use crate::edge::{EdgeId, EdgeSpec, Protocol};
 use crate::event::ConnectFailure;
+use crate::judge::ALPHA;
 use crate::result::DrillResult;
 use crate::retry::matching;
-use crate::stats::quantile;
+use crate::stats::{Tails, quantile};
 use crate::status;
 use crate::window::{EdgeWindow, Failure, PhaseName, Retries, Window};
 
@@ -51,6 +52,9 @@ pub struct EdgePhase {
     pub failures: BTreeMap<String, u64>,
     /// Time to the answer.
     pub latency_ms: LatencyView,
+    /// 90% intervals of these quantiles. Results of earlier versions lack them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_interval_ms: Option<LatencyBounds>,
     /// Connections open at the phase's end.
     pub connections: u64,
     /// Connections opened in the phase.
@@ -84,6 +88,15 @@ pub struct LatencyView {
     pub p99: Option<f64>,
 }
 
+/// Lower and upper ends in milliseconds; `null` for an end that the data do not bound.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[expect(missing_docs, reason = "the keys say it")]
+pub struct LatencyBounds {
+    pub p50: [Option<f64>; 2],
+    pub p99: [Option<f64>; 2],
+}
+
 /// The result's edges.
 pub(super) fn of_result(result: &DrillResult) -> Vec<Edge> {
     result
@@ -110,6 +123,7 @@ impl EdgePhase {
         for window in windows.iter().filter(|window| window.phase == phase) {
             sum.add(window.seconds(), window.edges.get(edge));
         }
+        sum.latency_ns.sort_unstable();
         Self {
             requests: sum.requests,
             qps: ratio(sum.requests, sum.seconds),
@@ -120,6 +134,7 @@ impl EdgePhase {
             // count is exact whatever became of the events.
             status: if phase == PhaseName::All { sum.exact_status() } else { sum.status },
             failures: failures(&sum.failures),
+            latency_interval_ms: Some(bounds(&sum.latency_ns)),
             latency_ms: latency(sum.latency_ns),
             connections: open_at_end(edge, phase, windows),
             connections_opened: sum.connections_opened,
@@ -276,4 +291,13 @@ pub(super) fn latency(mut times_ns: Vec<u64>) -> LatencyView {
         times_ns.get(index).map(|ns| *ns as f64 / 1e6)
     };
     LatencyView { p50: at(0.5), p99: at(0.99) }
+}
+
+fn bounds(sorted_ns: &[u64]) -> LatencyBounds {
+    let of = |q: f64| {
+        let found = quantile::estimate(sorted_ns, q, Tails::each(ALPHA));
+        let ms = |end: Option<u64>| end.map(|ns| ns as f64 / 1e6);
+        found.map_or([None, None], |found| [ms(found.lo), ms(found.hi)])
+    };
+    LatencyBounds { p50: of(0.5), p99: of(0.99) }
 }

@@ -3,6 +3,7 @@
 use super::result;
 use crate::report::compare::{self, Change};
 use crate::report::json::Run;
+use crate::report::json::finding::FindingView;
 use crate::report::{html, junit, markdown, risen};
 
 fn run() -> Run {
@@ -19,11 +20,26 @@ fn hostile() -> Run {
     for edge in &mut run.edges {
         edge.name = text.to_owned();
     }
+    run.findings = vec![FindingView { text: text.to_owned(), ..finding() }];
     for view in &mut run.expectations {
         view.text = text.to_owned();
         view.reason = Some(text.to_owned());
     }
     run
+}
+
+fn finding() -> FindingView {
+    FindingView {
+        kind: "unnamed_rise".to_owned(),
+        edge: "db".to_owned(),
+        caused_by: Vec::new(),
+        factor: None,
+        interval: [None, None],
+        per_ingress: false,
+        seen_after_s: None,
+        retries_of_rise: None,
+        text: String::new(),
+    }
 }
 
 /// The elements that an XML text opens, in order; panics if they are not closed in turn.
@@ -136,7 +152,9 @@ fn a_rise_is_listed_unless_an_expectation_names_the_edge() {
     run.expectations[0].text = "db-replica amplification <= 2".to_owned();
     let risen = risen::unnamed(&run);
     assert_eq!(risen.len(), 1);
-    assert!((risen[0].factor - 3.0).abs() < 1e-9 && risen[0].interval.lo > 2.5 && risen[0].per_ingress);
+    assert!((risen[0].factor.unwrap() - 3.0).abs() < 1e-9 && risen[0].interval.lo > 2.5 && risen[0].per_ingress);
+    run.findings = FindingView::all(&run);
+    assert_eq!(run.findings.len(), 1, "no cascade: the fault is aimed at it");
     assert!(markdown::render(&run).contains("db rose to 3x of its baseline per ingress request"));
     run.expectations[0].text = "DB amplification <= 2".to_owned();
     assert_eq!(risen::unnamed(&run), []);
@@ -154,7 +172,10 @@ fn a_drill_compared_with_itself_shows_no_difference() {
     let run = run();
     let rows = compare::rows(&run, &run);
     assert!(rows.iter().all(|row| matches!(row.change, Change::Same | Change::Unknown)), "{rows:?}");
-    assert_eq!(rows.len(), 1 + 2 - 1 + 2 * 3);
+    let named: Vec<&str> = rows.iter().map(|row| row.what.as_str()).collect();
+    for what in ["verdict", "db: latency p99", "web: latency p50", "db: requests per ingress request", "db: retries after the fault"] {
+        assert!(named.contains(&what), "{what}: {named:?}");
+    }
 }
 
 #[test]
@@ -171,6 +192,37 @@ fn a_comparison_says_what_got_better_and_what_worse() {
     assert_eq!(change(&rows, "db: retries"), Some(Change::Better));
     assert_eq!(change(&rows, "db: failed"), Some(Change::Worse));
     assert_eq!(change(&compare::rows(&after, &before), "db: failed"), Some(Change::Better));
+    assert_eq!(change(&rows, "db: latency p99"), Some(Change::Same));
+    assert_eq!(change(&rows, "db: late starts per request"), None, "there were none");
+    // Twice as slow, with intervals; without one, as results of earlier versions are, nothing is said.
+    let fault = after.edges[1].phases.get_mut("fault").unwrap();
+    fault.latency_ms.p50 = Some(10.0);
+    fault.latency_interval_ms.as_mut().unwrap().p50 = [Some(9.0), Some(11.0)];
+    fault.retrying.as_mut().unwrap().late_starts = 40;
+    assert_eq!(change(&compare::rows(&before, &after), "db: latency p50"), Some(Change::Worse));
+    assert_eq!(change(&compare::rows(&after, &before), "db: latency p50"), Some(Change::Better));
+    assert_eq!(change(&compare::rows(&before, &after), "db: late starts per request"), Some(Change::Worse));
+    after.edges[1].phases.get_mut("fault").unwrap().latency_interval_ms = None;
+    assert_eq!(change(&compare::rows(&before, &after), "db: latency p50"), Some(Change::Unknown));
+}
+
+#[test]
+fn a_comparison_says_that_a_storm_is_over() {
+    let (storm, calm) = (run(), {
+        let mut calm = run();
+        for window in calm.windows.iter_mut().filter(|window| window.phase == "fault") {
+            window.edges[1].requests = 100;
+        }
+        calm
+    });
+    let rows = compare::rows(&storm, &calm);
+    let row = rows.iter().find(|row| row.what == "db: requests per ingress request").unwrap();
+    assert_eq!((row.before.as_str(), row.after.as_str(), row.change), ("3.000", "1.000", Change::Better));
+    let mut cascade = run();
+    cascade.findings = vec![FindingView { kind: "cascade".to_owned(), factor: Some(4.0), ..finding() }];
+    let rows = compare::rows(&run(), &cascade);
+    let row = rows.iter().find(|row| row.what == "cascade to db").unwrap();
+    assert_eq!((row.before.as_str(), row.after.as_str(), row.change), ("none", "4x", Change::Worse));
 }
 
 /// Every number in a value, by its place.

@@ -2,13 +2,13 @@
 
 mod databases;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::Value;
 
 use self::databases::{Databases, Service};
 use crate::paths;
 use crate::seeds::drill::{self, Moment, Outcome, Playbook};
-use crate::seeds::result::{Section, Verdict};
+use crate::seeds::result::{Drill, Section, Verdict};
 use crate::seeds::scene::Scene;
 
 const LOAD: [&str; 8] = ["--rate", "40/s", "--duration", "300s", "--timeout", "3s", "--unique-path", "on"];
@@ -125,6 +125,13 @@ fn slow(scene: &Scene, databases: &Databases, section: &mut Section) -> Result<(
     Ok(())
 }
 
+/// The drills of the shipped playbook alone.
+pub(crate) fn of_the_playbook(scene: &Scene) -> Result<Vec<Drill>> {
+    let mut section = Section::default();
+    shipped(scene, &Databases::new(scene)?, &mut section)?;
+    Ok(section.drills)
+}
+
 /// The shipped playbook, with a fault that needs no netem.
 fn shipped(scene: &Scene, databases: &Databases, section: &mut Section) -> Result<()> {
     for (kind, expected) in [("storm", "fail"), ("guarded", "pass")] {
@@ -145,6 +152,10 @@ fn shipped(scene: &Scene, databases: &Databases, section: &mut Section) -> Resul
         let outcome = drill::run_until_valid(scene, &file, &format!("shipped-{kind}"), &set)?;
         load.stop()?;
         service.counts()?;
+        let found = outcome.cascades();
+        if kind == "storm" && found.iter().all(|(from, to)| (from.as_str(), to.as_str()) != ("cache", "database")) {
+            bail!("the storm is a cascade from cache to database, and the report finds {found:?}");
+        }
         section.drills.push(outcome.drill(format!("redis-cascade: {kind}"), expected));
     }
     Ok(())

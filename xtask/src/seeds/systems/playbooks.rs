@@ -42,6 +42,13 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
     Ok(section)
 }
 
+/// The drills of the shipped playbooks, one after the other: `each` is given what it was and how it ended. `only` by the playbook's name.
+pub(crate) fn each(scene: &Scene, only: &[String], mut each: impl FnMut(Result<Drill>, &str)) {
+    for case in CASES.iter().filter(|case| only.is_empty() || only.iter().any(|name| name == case.playbook)) {
+        each(case.run(scene), &format!("{}: {}", case.playbook, case.what));
+    }
+}
+
 /// The question that each file opens with.
 fn lessons() -> Result<Table> {
     let mut table = Table::new("The lessons", &["playbook", "asks"]);

@@ -1,7 +1,7 @@
 """A service that reads from Redis and, when Redis does not answer, from MySQL: GET /item/N.
 
 Arguments: PORT REDIS MYSQL KIND. KIND is `storm` (short timeout, three retries, every miss to MySQL on a connection of its own) or
-`guarded` (one try, a pool with a limit, and at most two requests at a time that may ask MySQL; the others fail at once).
+`guarded` (one try, pools with a limit, and at most two requests at a time that may ask MySQL; the others fail at once).
 """
 
 import json
@@ -41,16 +41,29 @@ def main():
     cache = redis.Redis(connection_pool=pool)
     places = threading.Semaphore(2)
 
+    # Of the guarded service, which keeps its connections: there are no more than its places.
+    idle = []
+
     def from_mysql(number):
         add("mysql_asked")
-        connection = pymysql.connect(host="127.0.0.1", port=mysql_port, user="app", password="app", connect_timeout=2)
+        with lock:
+            connection = idle.pop() if idle else None
+        if connection is None:
+            connection = pymysql.connect(host="127.0.0.1", port=mysql_port, user="app", password="app", connect_timeout=2)
+        is_sound = False
         try:
             with connection.cursor() as cursor:
                 # A row that takes its time: what a cache is for.
                 cursor.execute("SELECT %s, SLEEP(0.2)", (number,))
-                return str(cursor.fetchone()[0])
+                text = str(cursor.fetchone()[0])
+            is_sound = True
+            return text
         finally:
-            connection.close()
+            if is_sound and not storm:
+                with lock:
+                    idle.append(connection)
+            else:
+                connection.close()
 
     def answer(number):
         try:

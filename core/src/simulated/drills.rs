@@ -1,0 +1,88 @@
+//! Simulated drills: windows by what is drawn for them, and the answers to a line of `expect:`.
+
+use crate::expectation::grammar::parse_expectation;
+use crate::judge::Verdict;
+use crate::judge::tests::{Drill, http_status};
+use crate::stats::simulation::Random;
+use crate::window::{EdgeCounts, EdgeWindow, Failure, PhaseName, Retries, Window};
+
+/// Windows of ten seconds.
+pub(super) const SECONDS: f64 = 10.0;
+
+/// What one edge saw in a window.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Drawn {
+    pub(super) requests: u64,
+    pub(super) retries: u64,
+    pub(super) failures: u64,
+    /// The failures that hung.
+    pub(super) hangs: u64,
+    pub(super) retransmits: u64,
+    pub(super) latency_ns: Vec<u64>,
+    pub(super) failure_latency_ns: Vec<u64>,
+    pub(super) first_gaps_ns: Vec<u64>,
+}
+
+impl Drawn {
+    pub(super) fn requests(requests: u64) -> Self {
+        Self { requests, ..Self::default() }
+    }
+
+    fn window(self) -> EdgeWindow {
+        EdgeWindow {
+            counts: EdgeCounts { requests: self.requests, tcp_retransmits: self.retransmits, ..EdgeCounts::default() },
+            attempts: self.requests,
+            retries: Retries { marker: self.retries, ..Retries::default() },
+            failures: [(Failure::Status, self.failures - self.hangs), (Failure::Hang, self.hangs)].into(),
+            latency_ns: self.latency_ns,
+            failure_latency_ns: self.failure_latency_ns,
+            first_gaps_ns: self.first_gaps_ns,
+            ..EdgeWindow::default()
+        }
+    }
+}
+
+/// Requests by their mean.
+pub(super) fn poisson(random: &mut Random, mean: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small whole count")]
+    let count = random.poisson(mean) as u64;
+    count
+}
+
+/// Hits among so many chances.
+pub(super) fn binomial(random: &mut Random, of: u64, share: f64) -> u64 {
+    (0..of).map(|_| u64::from(random.happens(share))).sum()
+}
+
+/// A time with that mean, exponential: nanoseconds.
+pub(super) fn time(random: &mut Random, mean_ns: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some seconds at most")]
+    let time = (-mean_ns * random.uniform().ln()) as u64;
+    time
+}
+
+/// So many windows of each phase, on the edges `web` and `db`, by what `draw` gives for the two.
+pub(super) fn drill(windows: [u32; 3], mut draw: impl FnMut(PhaseName, u32) -> [Drawn; 2]) -> Drill {
+    let mut drill = Drill::new();
+    drill.faults = vec![http_status(400, 100)];
+    let phases = [PhaseName::Baseline, PhaseName::Fault, PhaseName::Recovery];
+    for (phase, count) in phases.into_iter().zip(windows) {
+        for index in 0..count {
+            add(&mut drill, phase, draw(phase, index).into());
+        }
+    }
+    drill
+}
+
+pub(super) fn add(drill: &mut Drill, phase: PhaseName, edges: Vec<Drawn>) {
+    let epoch = u32::try_from(drill.windows.len()).unwrap_or(u32::MAX);
+    let start_ns = u64::from(epoch) * 10_000_000_000;
+    let edges = edges.into_iter().map(Drawn::window).collect();
+    drill.windows.push(Window { epoch, phase, start_ns, end_ns: start_ns + 10_000_000_000, edges, events_lost: 0 });
+}
+
+/// The verdict on a line, as a playbook has it.
+pub(super) fn verdict(drill: &Drill, line: &str) -> Verdict {
+    let expectation = parse_expectation(line, &drill.edges).unwrap_or_else(|error| panic!("{line}: {error:?}"));
+    drill.judge(&expectation).verdict
+}

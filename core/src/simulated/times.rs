@@ -1,0 +1,78 @@
+//! Times: quantiles against a limit and against the baseline, the spread of pauses, trends.
+
+use super::Study;
+use super::drills::{Drawn, drill, time, verdict};
+use crate::judge::Verdict;
+use crate::judge::tests::Drill;
+use crate::stats::simulation::Random;
+use crate::stats::trend;
+use crate::window::PhaseName;
+
+/// Exponential times with a mean of 100 ms in the baseline and `factor` times that under the fault.
+fn times(random: &mut Random, windows: u32, each: u64, factor: f64) -> Drill {
+    drill([windows, windows, 0], |phase, _| {
+        let mean_ns = if phase == PhaseName::Fault { 1e8 * factor } else { 1e8 };
+        let mut some = || (0..each).map(|_| time(random, mean_ns)).collect::<Vec<u64>>();
+        let seen = Drawn { failures: each, latency_ns: some(), failure_latency_ns: some(), ..Drawn::requests(2 * each) };
+        [Drawn::requests(each), seen]
+    })
+}
+
+fn on_the_limit(test: &str, line: &str, stated: f64, draw: impl Fn(&mut Random) -> Drill) {
+    Study { test, error: "on the limit: fail", stated }.run(|random| verdict(&draw(random), line) == Verdict::Fail);
+    Study { test, error: "on the limit: pass", stated }.run(|random| verdict(&draw(random), line) == Verdict::Pass);
+}
+
+#[test]
+fn against_a_limit() {
+    // Quantiles of the exponential: the mean times ln(1/(1-q)).
+    for (test, line) in [
+        ("`latency p50`, 300 answers", "db latency p50 <= 69.314718ms"),
+        ("`latency p90`, 300 answers", "db latency p90 <= 230.258509ms"),
+        ("`failure latency p90`, 300 failures", "db failure latency p90 <= 230.258509ms"),
+    ] {
+        on_the_limit(test, line, 0.05, |random| times(random, 3, 100, 1.0));
+    }
+    on_the_limit("`latency p99`, 1200 answers", "db latency p99 <= 460.517018ms", 0.05, |random| times(random, 6, 200, 1.0));
+}
+
+#[test]
+fn against_the_baseline() {
+    for (test, line) in [
+        ("`latency p50 <= 1.5x`, 300 answers a phase", "db latency p50 <= 1.5x"),
+        ("`latency p90 <= 1.5x`, 300 answers a phase", "db latency p90 <= 1.5x"),
+    ] {
+        on_the_limit(test, line, 0.05, |random| times(random, 3, 100, 1.5));
+    }
+    Study { test: "`latency p90 <= 1.5x`, 300 answers a phase", error: "3 times: no fail", stated: 0.01 }
+        .run(|random| verdict(&times(random, 3, 100, 3.0), "db latency p90 <= 1.5x") != Verdict::Fail);
+}
+
+#[test]
+fn pauses() {
+    let pauses = |random: &mut Random, each: u64| {
+        drill([1, 3, 0], |_, _| {
+            // Full jitter: uniform, whose coefficient of variation is the root of a third.
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a tenth of a second at most")]
+            let first_gaps_ns = (0..each).map(|_| (1e8 * random.uniform()) as u64).collect();
+            [Drawn::requests(each), Drawn { retries: each, first_gaps_ns, ..Drawn::requests(2 * each) }]
+        })
+    };
+    on_the_limit("`backoff jitter`, 60 pauses", "db backoff jitter >= 0.577350", 0.05, |random| pauses(random, 20));
+    on_the_limit("`backoff jitter`, 600 pauses", "db backoff jitter >= 0.577350", 0.05, |random| pauses(random, 200));
+    Study { test: "`backoff jitter >= 0.4`, 60 pauses", error: "full jitter: no pass", stated: 0.05 }
+        .run(|random| verdict(&pauses(random, 20), "db backoff jitter >= 0.4") != Verdict::Pass);
+}
+
+#[test]
+fn trends() {
+    let shown = |random: &mut Random, points: u32, slope: f64| {
+        let points: Vec<(f64, f64)> = (0..points).map(|x| (f64::from(x), random.uniform() - slope * f64::from(x))).collect();
+        trend::theil_sen(&points, 0.05).is_some_and(|trend| trend.interval.hi < 0.0)
+    };
+    for (test, points) in [("trend, 6 windows", 6), ("trend, 20 windows", 20)] {
+        Study { test, error: "flat: falls", stated: 0.05 }.run(|random| shown(random, points, 0.0));
+    }
+    Study { test: "trend, 20 windows", error: "falls by twice its scatter in all: not shown", stated: 0.01 }
+        .run(|random| !shown(random, 20, 0.1));
+}
