@@ -43,6 +43,20 @@ impl Server {
         wait_until("the server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         Self { child, dir, port }
     }
+
+    /// A number of a MariaDB's own, asked for by its Unix socket.
+    fn status(&self, name: &str) -> u64 {
+        let socket = format!("--socket={}", self.dir.path().join("socket").display());
+        let text = run("mariadb", &["--no-defaults", &socket, "-N", "-B", "-e", &format!("show global status like '{name}'")]);
+        text.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    /// Calls in a PostgreSQL's log that came from an address.
+    fn calls_by(&self, address: &str) -> u64 {
+        let text = std::fs::read_to_string(self.dir.path().join("log")).unwrap();
+        let theirs = text.lines().filter(|line| line.starts_with(address));
+        u64::try_from(theirs.filter(|line| line.contains("LOG:  statement: ") || line.contains("LOG:  execute ")).count()).unwrap()
+    }
 }
 
 fn free_port() -> u16 {
@@ -74,7 +88,7 @@ fn assert_counts(probe: &mut Probe, requests: u64, ok: u64, errors: u64) {
         assert_eq!((counts.requests, counts.ok, counts.errors), (requests, ok, errors), "{counts:?}");
     }
     let health = probe.snapshot().unwrap().health;
-    assert_eq!(Health { events_lost: 0, ..health }, Health::default());
+    assert_eq!(Health { events_lost: 0, ..health }, Health::default(), "{:?}", counts(probe));
 }
 
 /// Asks a Redis and reads an answer of a known length.
@@ -136,32 +150,57 @@ fn redis_counts_the_same_commands() {
     });
 }
 
+/// A MariaDB that lets everybody in.
+fn mariadb(port: u16) -> Server {
+    let dir = tempfile::tempdir().unwrap();
+    let data = format!("--datadir={}", dir.path().join("data").display());
+    let user = "--user=root";
+    run("mariadb-install-db", &["--no-defaults", user, "--auth-root-authentication-method=normal", "--skip-test-db", &data]);
+    let mut command = Command::new("mariadbd");
+    command.args([
+        "--no-defaults",
+        user,
+        "--skip-grant-tables",
+        "--skip-name-resolve",
+        "--bind-address=0.0.0.0",
+        &format!("--port={port}"),
+        &data,
+    ]);
+    command.arg(format!("--socket={}", dir.path().join("socket").display()));
+    Server::start(&mut command, dir, port)
+}
+
+/// A PostgreSQL that lets everybody in, and writes a line for each Query and each Execute.
+fn postgres(port: u16) -> Server {
+    let dir = tempfile::tempdir().unwrap();
+    let bin = std::fs::read_dir("/usr/lib/postgresql").unwrap().flatten().next().unwrap().path().join("bin");
+    let (uid, gid): (u32, u32) =
+        (run("id", &["-u", "postgres"]).trim().parse().unwrap(), run("id", &["-g", "postgres"]).trim().parse().unwrap());
+    std::os::unix::fs::chown(dir.path(), Some(uid), Some(gid)).unwrap();
+    let data = dir.path().join("data");
+    let made = Command::new(bin.join("initdb")).args(["-A", "trust", "-D"]).arg(&data).uid(uid).gid(gid).current_dir("/").output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let mut hosts = std::fs::OpenOptions::new().append(true).open(data.join("pg_hba.conf")).unwrap();
+    hosts.write_all(b"host all all 10.9.0.0/24 trust\n").unwrap();
+    let mut command = Command::new(bin.join("postgres"));
+    command.arg("-D").arg(&data).args(["-p", &port.to_string(), "-k"]).arg(dir.path()).uid(uid).gid(gid).current_dir("/");
+    command.args(["-c", "log_statement=all", "-c", "logging_collector=on", "-c", "log_filename=log", "-c", "log_directory=../"]);
+    command.args(["-c", "log_line_prefix=%r ", "-c", "listen_addresses=*"]);
+    let server = Server::start(&mut command, dir, port);
+    let socket = server.dir.path().display().to_string();
+    wait_until("PostgreSQL is up", || {
+        let arguments = ["-h", &socket, "-p", &port.to_string(), "-U", "postgres", "-c", ""];
+        Command::new("psql").args(arguments).output().unwrap().status.success()
+    });
+    server
+}
+
 #[test]
 fn mariadb_counts_the_same_questions() {
     in_namespace(|| {
-        let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
-        let data = dir.path().join("data");
-        let user = "--user=root";
-        run(
-            "mariadb-install-db",
-            &[
-                "--no-defaults",
-                user,
-                "--auth-root-authentication-method=normal",
-                "--skip-test-db",
-                &format!("--datadir={}", data.display()),
-            ],
-        );
-        let socket = dir.path().join("socket");
-        let mut command = Command::new("mariadbd");
-        command.args(["--no-defaults", user, "--skip-grant-tables", "--bind-address=127.0.0.1", &format!("--port={port}")]);
-        command.args([format!("--datadir={}", data.display()), format!("--socket={}", socket.display())]);
-        let server = Server::start(&mut command, dir, port);
-        let socket = format!("--socket={}", server.dir.path().join("socket").display());
-        let questions = || {
-            let text = run("mariadb", &["--no-defaults", &socket, "-N", "-B", "-e", "show global status like 'Questions'"]);
-            text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
-        };
+        let port = free_port();
+        let server = mariadb(port);
+        let questions = || server.status("Questions");
         // What one look costs itself.
         let cost = {
             let a = questions();
@@ -198,33 +237,10 @@ fn mariadb_counts_the_same_questions() {
 #[test]
 fn postgres_counts_the_same_statements() {
     in_namespace(|| {
-        let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
-        let bin = std::fs::read_dir("/usr/lib/postgresql").unwrap().flatten().next().unwrap().path().join("bin");
-        let (uid, gid): (u32, u32) =
-            (run("id", &["-u", "postgres"]).trim().parse().unwrap(), run("id", &["-g", "postgres"]).trim().parse().unwrap());
-        std::os::unix::fs::chown(dir.path(), Some(uid), Some(gid)).unwrap();
-        let data = dir.path().join("data");
-        let made =
-            Command::new(bin.join("initdb")).args(["-A", "trust", "-D"]).arg(&data).uid(uid).gid(gid).current_dir("/").output().unwrap();
-        assert!(made.status.success(), "{made:?}");
-        let mut command = Command::new(bin.join("postgres"));
-        command.arg("-D").arg(&data).args(["-p", &port.to_string(), "-k"]).arg(dir.path()).uid(uid).gid(gid).current_dir("/");
-        // One line for each Query and each Execute.
-        command.args(["-c", "log_statement=all", "-c", "logging_collector=on", "-c", "log_filename=log", "-c", "log_directory=../"]);
-        command.args(["-c", "log_line_prefix=%r "]);
-        let server = Server::start(&mut command, dir, port);
-        let socket = server.dir.path().display().to_string();
+        let port = free_port();
+        let server = postgres(port);
         let port_text = port.to_string();
-        wait_until("PostgreSQL is up", || {
-            Command::new("psql").args(["-h", &socket, "-p", &port_text, "-U", "postgres", "-c", ""]).output().unwrap().status.success()
-        });
-        // Those that came by TCP.
-        let log = server.dir.path().join("log");
-        let calls = || {
-            let text = std::fs::read_to_string(&log).unwrap();
-            let by_tcp = text.lines().filter(|line| line.starts_with("127.0.0.1"));
-            u64::try_from(by_tcp.filter(|line| line.contains("LOG:  statement: ") || line.contains("LOG:  execute ")).count()).unwrap()
-        };
+        let calls = || server.calls_by("127.0.0.1");
         let tcp = ["-h", "127.0.0.1", "-p", &port_text, "-U", "postgres"];
         run("pgbench", &[tcp.as_slice(), &["-i", "-q", "postgres"]].concat());
         let mut probe = attach(port);
@@ -367,8 +383,42 @@ fn redis_under_loss_counts_the_same_commands() {
 }
 
 #[test]
-fn http_under_loss_is_counted_as_h2load_counts_it() {
+fn postgres_under_loss_counts_the_same_statements() {
     let port = free_port();
+    under_loss(
+        port,
+        move || postgres(port),
+        |server, probe| {
+            let script = server.dir.path().join("pipeline.sql");
+            let lines = "\\startpipeline\nselect 1;\nselect 2;\nselect repeat('x', 100), generate_series(1, 50);\n\\endpipeline\n";
+            std::fs::write(&script, lines).unwrap();
+            let port = port.to_string();
+            let tcp = ["-h", "10.9.0.2", "-p", &port, "-U", "postgres"];
+            for mode in ["extended", "prepared"] {
+                let load = ["-n", "-c", "4", "-t", "6", "-M", mode, "-f", script.to_str().unwrap(), "postgres"];
+                run("pgbench", &[tcp.as_slice(), &load].concat());
+            }
+            run("psql", &[tcp.as_slice(), &["-c", "copy (select repeat('x', 100) from generate_series(1, 600)) to stdout"]].concat());
+            let made = server.calls_by("10.9.0.1");
+            assert!(made > 144, "{made}");
+            assert_counts(probe, made, made, 0);
+        },
+    );
+}
+
+#[test]
+fn http_1_under_loss_is_counted_as_h2load_counts_it() {
+    web_under_loss("", &["--h1", "-n", "600", "-c", "10"], 600);
+}
+
+#[test]
+fn http_2_under_loss_is_counted_as_h2load_counts_it() {
+    web_under_loss("http2", &["-n", "1000", "-c", "10", "-m", "10"], 1000);
+}
+
+fn web_under_loss(protocol: &str, load: &[&str], requests: u64) {
+    let port = free_port();
+    let protocol = protocol.to_owned();
     let start = move || {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().display();
@@ -376,7 +426,7 @@ fn http_under_loss_is_counted_as_h2load_counts_it() {
             "daemon off; master_process off; pid {root}/pid; error_log stderr crit; events {{ worker_connections 512; }}
              http {{ access_log off; client_body_temp_path {root}; proxy_temp_path {root}; fastcgi_temp_path {root};
                uwsgi_temp_path {root}; scgi_temp_path {root}; server {{ listen {port}; location / {{ return 200 \"hello\n\"; }} }}
-               server {{ listen 127.0.0.1:1; listen 10.9.0.2:{port} http2; location / {{ return 200 \"hello\n\"; }} }} }}"
+               server {{ listen 127.0.0.1:1; listen 10.9.0.2:{port} {protocol}; location / {{ return 200 \"hello\n\"; }} }} }}"
         );
         let path = dir.path().join("nginx.conf");
         std::fs::write(&path, config).unwrap();
@@ -386,10 +436,10 @@ fn http_under_loss_is_counted_as_h2load_counts_it() {
     };
     under_loss(port, start, |_, probe| {
         let url = format!("http://10.9.0.2:{port}/");
-        let text = run("h2load", &["-n", "1000", "-c", "10", "-m", "10", &url]);
-        assert!(text.contains("1000 succeeded"), "{text}");
+        let text = run("h2load", &[load, &[url.as_str()]].concat());
+        assert!(text.contains(&format!("{requests} succeeded")), "{text}");
         for counts in counts(probe) {
-            assert_eq!((counts.requests, counts.responses), (1000, 1000), "{counts:?}");
+            assert_eq!((counts.requests, counts.responses), (requests, requests), "{counts:?}");
         }
     });
 }
