@@ -272,13 +272,11 @@ impl Window for Slice<'_> {
 impl Payload for Slice<'_> {
     fn load(&mut self, source: u32, at: u32, len: u32) -> u32 {
         if source == Stretch::RING {
-            let from = at as usize % RING;
-            let len = (len as usize).min(RING - from);
-            if let (Some(bytes), Some(chunk)) = (self.ring.data.get(from..from + len), self.chunk.get_mut(..len)) {
-                chunk.copy_from_slice(bytes);
-                return len as u32;
+            let places = (0_u32..).map(|offset| at.wrapping_add(offset) as usize % RING);
+            for (to, from) in self.chunk.iter_mut().take(len as usize).zip(places) {
+                *to = self.ring.data.get(from).copied().unwrap_or(0);
             }
-            return 0;
+            return len;
         }
         let from = at.wrapping_sub(self.seq) as usize;
         match (self.bytes.get(from..from + len as usize), self.chunk.get_mut(..len as usize)) {

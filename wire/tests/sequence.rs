@@ -244,3 +244,13 @@ proptest! {
         prop_assert!(replay.requests <= bytes.len() as u64 / 16);
     }
 }
+
+#[test]
+fn a_first_byte_that_comes_alone_is_kept_where_the_ring_ends_too() {
+    // The ring's last place but fifteen.
+    let start = 2_338_521_073_u32;
+    let mut replay = Replay::new([start, 0]);
+    replay.segment(REQUEST, start, &GET[..1], &mut ());
+    replay.segment(REQUEST, start.wrapping_add(1), &GET[1..], &mut ());
+    assert_eq!((replay.requests, replay.gaps, replay.foreign), (1, 0, 0), "{replay:?}");
+}
