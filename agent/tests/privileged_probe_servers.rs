@@ -422,15 +422,22 @@ fn postgres_under_loss_counts_the_same_statements() {
 
 #[test]
 fn http_1_under_loss_is_counted_as_h2load_counts_it() {
-    web_under_loss("", &["--h1", "-n", "600", "-c", "10"], 600);
+    web_under_loss("", &["--h1", "-n", "300", "-c", "5"], 300);
 }
 
 #[test]
 fn http_2_under_loss_is_counted_as_h2load_counts_it() {
-    web_under_loss("http2", &["-n", "1000", "-c", "10", "-m", "10"], 1000);
+    web_under_loss("http2", &["-n", "500", "-c", "5", "-m", "10"], 500);
 }
 
+/// A connection attempt can fail altogether at such a loss, and then h2load's own count is no ground truth: once more.
 fn web_under_loss(protocol: &str, load: &[&str], requests: u64) {
+    assert!((0..3).any(|_| is_counted_under_loss(protocol, load, requests)), "h2load never came through");
+}
+
+/// False if h2load did not come through.
+fn is_counted_under_loss(protocol: &str, load: &[&str], requests: u64) -> bool {
+    let mut came_through = false;
     let port = free_port();
     let protocol = protocol.to_owned();
     let start = move || {
@@ -451,9 +458,10 @@ fn web_under_loss(protocol: &str, load: &[&str], requests: u64) {
     under_loss(port, start, |_, probe| {
         let url = format!("http://10.9.0.2:{port}/");
         let text = run("h2load", &[load, &[url.as_str()]].concat());
-        assert!(text.contains(&format!("{requests} succeeded")), "{text}");
-        for counts in counts(probe) {
-            assert_eq!((counts.requests, counts.responses), (requests, requests), "{counts:?}");
+        came_through = text.contains(&format!("{requests} succeeded"));
+        if came_through {
+            assert_exact(probe, requests);
         }
     });
+    came_through
 }
