@@ -397,30 +397,6 @@ fn redis_under_loss_counts_the_same_commands() {
 }
 
 #[test]
-fn postgres_under_loss_counts_the_same_statements() {
-    let port = free_port();
-    under_loss(
-        port,
-        move || postgres(port),
-        |server, probe| {
-            let script = server.dir.path().join("pipeline.sql");
-            let lines = "\\startpipeline\nselect 1;\nselect 2;\nselect repeat('x', 100), generate_series(1, 50);\n\\endpipeline\n";
-            std::fs::write(&script, lines).unwrap();
-            let port = port.to_string();
-            let tcp = ["-h", "10.9.0.2", "-p", &port, "-U", "postgres"];
-            for mode in ["extended", "prepared"] {
-                let load = ["-n", "-c", "4", "-t", "6", "-M", mode, "-f", script.to_str().unwrap(), "postgres"];
-                run("pgbench", &[tcp.as_slice(), &load].concat());
-            }
-            run("psql", &[tcp.as_slice(), &["-c", "copy (select repeat('x', 100) from generate_series(1, 600)) to stdout"]].concat());
-            let made = server.calls_by("10.9.0.1");
-            assert!(made > 144, "{made}");
-            assert_exact(probe, made);
-        },
-    );
-}
-
-#[test]
 fn http_1_under_loss_is_counted_as_h2load_counts_it() {
     web_under_loss("", &["--h1", "-n", "300", "-c", "5"], 300);
 }
