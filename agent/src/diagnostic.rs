@@ -56,8 +56,8 @@ impl Style {
     #[must_use]
     pub fn paint(self, text: &str, parameters: &str) -> String {
         match self {
-            Self::Plain => text.to_owned(),
-            Self::Colours => format!("\x1b[{parameters}m{text}\x1b[0m"),
+            Self::Colours if !text.is_empty() => format!("\x1b[{parameters}m{text}\x1b[0m"),
+            _ => text.to_owned(),
         }
     }
 }

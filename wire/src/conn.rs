@@ -18,7 +18,7 @@ pub struct Conn {
     pub book: Book,
     /// Held while `reading` is changed: the kernel's own lock, known by its name and place in the map's type information.
     pub lock: bpf_spin_lock,
-    /// 1 while somebody reads what arrives.
+    /// The CPU that reads what arrives, counted from 1; 0 while nobody does.
     pub reading: u32,
 }
 

@@ -160,8 +160,8 @@ enum Printing {
     AtItsEnd,
 }
 
-/// Tests of the daemon wait for windows most of the time, each in a network namespace of its own, and judge no times: they do so side by side. All others
-/// have the machine to themselves.
+/// Tests of the daemon wait for windows most of the time, each in a network namespace of its own, and judge no times: they do so side by side. Those of
+/// all other programs run one after another.
 fn threads(target: &str) -> u32 {
     match target {
         "privileged_serve" | "privileged_page" => 2,

@@ -26,8 +26,6 @@ pub fn render(run: &Run, style: Style) -> String {
     parts.push(table(&rows::EDGE_HEADS, rows::edges(run)));
     parts.push(charts(run));
     parts.push(style.paint(&quality(run), YELLOW));
-    // A painted nothing is nothing, too.
-    parts.retain(|part| *part != style.paint("", YELLOW));
     parts.retain(|part| !part.is_empty());
     let mut text = parts.join("\n");
     text.push('\n');

@@ -154,18 +154,20 @@ impl Drill {
             .collect()
     }
 
-    pub(crate) fn judge(&self, expectation: &Expectation) -> Judgement {
-        let phases = self.phases();
-        let evidence = Evidence {
+    pub(crate) fn evidence<'a>(&'a self, phases: &'a [Phase]) -> Evidence<'a> {
+        Evidence {
             edges: &self.edges,
-            phases: &phases,
+            phases,
             windows: &self.windows,
             faults: &self.faults,
             load: self.load,
             held_up: &self.held_up,
             blind: self.blind.as_deref(),
-        };
-        judge(std::slice::from_ref(expectation), &evidence).remove(0)
+        }
+    }
+
+    pub(crate) fn judge(&self, expectation: &Expectation) -> Judgement {
+        judge(std::slice::from_ref(expectation), &self.evidence(&self.phases())).remove(0)
     }
 }
 

@@ -88,15 +88,7 @@ mod tests {
             change(window);
         }
         let phases = drill.phases();
-        let evidence = Evidence {
-            edges: &drill.edges,
-            phases: &phases,
-            windows: &drill.windows,
-            faults: &drill.faults,
-            load: None,
-            held_up: &[],
-            blind: None,
-        };
+        let evidence = drill.evidence(&phases);
         epochs(&steady(&evidence, phase))
     }
 
@@ -128,15 +120,7 @@ mod tests {
             window.end_ns = end_ns;
         }
         let phases = drill.phases();
-        let evidence = Evidence {
-            edges: &drill.edges,
-            phases: &phases,
-            windows: &drill.windows,
-            faults: &drill.faults,
-            load: None,
-            held_up: &[],
-            blind: None,
-        };
+        let evidence = drill.evidence(&phases);
         assert_eq!(epochs(&of_phase(&evidence, PhaseName::Fault)), [0, 1, 2, 3, 4]);
     }
 

@@ -8,7 +8,7 @@
 use super::json::Run;
 use super::json::edge::{Edge, EdgePhase};
 use super::risen::{self, LEAST, Risen};
-use super::rows::{percent, total};
+use super::rows::percent;
 use super::text::quantity;
 use crate::judge::ALPHA;
 use crate::stats::quotient::{self, Estimate};
@@ -116,11 +116,9 @@ pub fn find(run: &Run) -> Vec<Cascade> {
 /// What is shown to have become of an edge in the fault phase.
 fn trouble(edge: &Edge) -> Option<Trouble> {
     let (before, during) = (edge.phases.get("baseline")?, edge.phases.get("fault")?);
-    let refused = |phase: &EdgePhase| phase.connect_failures.as_ref().map_or(0, |reasons| total(reasons.values().copied()));
-    let failed = |phase: &EdgePhase| total(phase.failures.values().copied());
     let share = |phase: &EdgePhase| {
         let of = phase.requests as f64;
-        let hits = (failed(phase) as f64).min(of);
+        let hits = (phase.failed() as f64).min(of);
         (of > 0.0).then(|| Estimate { value: hits / of, interval: proportion::interval(hits, of, Tails::each(ALPHA)) })
     };
     if let (Some(before), Some(during)) = (share(before), share(during))
@@ -129,8 +127,8 @@ fn trouble(edge: &Edge) -> Option<Trouble> {
     {
         return Some(Trouble::Failed(during.value, before.value));
     }
-    if refused(during) > 0 && refused(before) == 0 {
-        return Some(Trouble::Refused(refused(during)));
+    if during.failed_connects() > 0 && before.failed_connects() == 0 {
+        return Some(Trouble::Refused(during.failed_connects()));
     }
     let (p99, p50) = (before.latency_ms.p99?, during.latency_ms.p50?);
     (p50 > p99).then_some(Trouble::Slowed(p50, p99))
@@ -150,7 +148,7 @@ fn is_own_trend(edge: &Edge, run: &Run) -> bool {
 
 /// Part of the requests added over what the baseline makes one expect that are retries of the edge's own.
 fn retries_of_rise(edge: &Edge, run: &Run) -> f64 {
-    let of = |phase: &str| edge.phases.get(phase).map_or(0, |phase| total([phase.retries.marker, phase.retries.id, phase.retries.matched]));
+    let of = |phase: &str| edge.phases.get(phase).map_or(0, EdgePhase::retried);
     let (base, judged) = (risen::total(&risen::tallies(edge, run, "baseline")), risen::total(&risen::tallies(edge, run, "fault")));
     let times = judged.exposure / base.exposure;
     let added = judged.count - base.count * times;

@@ -26,7 +26,7 @@ fn edge(edge: &Edge) -> Vec<[String; 8]> {
                 phase.requests.to_string(),
                 phase.qps.map_or_else(unknown, |qps| format!("{qps:.1}")),
                 phase.retry_ratio.map_or_else(unknown, percent),
-                total(phase.failures.values().copied()).to_string(),
+                phase.failed().to_string(),
                 match (phase.latency_ms.p50, phase.latency_ms.p99) {
                     (Some(p50), Some(p99)) => format!("{p50:.1} / {p99:.1} ms"),
                     _ => unknown(),

@@ -1,5 +1,6 @@
 //! Simulated drills: windows by what is drawn for them, and the answers to a line of `expect:`.
 
+use super::Study;
 use crate::expectation::grammar::parse_expectation;
 use crate::judge::Verdict;
 use crate::judge::tests::{Drill, http_status};
@@ -85,4 +86,10 @@ pub(super) fn add(drill: &mut Drill, phase: PhaseName, edges: Vec<Drawn>) {
 pub(super) fn verdict(drill: &Drill, line: &str) -> Verdict {
     let expectation = parse_expectation(line, &drill.edges).unwrap_or_else(|error| panic!("{line}: {error:?}"));
     drill.judge(&expectation).verdict
+}
+
+/// Both errors on the limit itself.
+pub(super) fn on_the_limit(test: &str, line: &str, stated: f64, draw: impl Fn(&mut Random) -> Drill) {
+    Study { test, error: "on the limit: fail", stated }.run(|random| verdict(&draw(random), line) == Verdict::Fail);
+    Study { test, error: "on the limit: pass", stated }.run(|random| verdict(&draw(random), line) == Verdict::Pass);
 }

@@ -1,7 +1,7 @@
 //! Rates: against a limit, against the baseline, per ingress request; and amplification.
 
 use super::Study;
-use super::drills::{Drawn, SECONDS, drill, poisson, verdict};
+use super::drills::{Drawn, SECONDS, drill, on_the_limit, poisson, verdict};
 use crate::judge::Verdict;
 use crate::judge::tests::Drill;
 use crate::stats::power;
@@ -109,8 +109,7 @@ fn absolute() {
             }
             drawn
         };
-        Study { test, error: "on the limit: fail", stated: 0.05 }.run(|random| verdict(&random_drill(random), line) == Verdict::Fail);
-        Study { test, error: "on the limit: pass", stated: 0.05 }.run(|random| verdict(&random_drill(random), line) == Verdict::Pass);
+        on_the_limit(test, line, 0.05, random_drill);
     }
 }
 
@@ -135,10 +134,7 @@ fn amplification() {
         ("`amplification`, 5 windows of 40 requests", 5, 40.0),
         ("`amplification`, 1 window of 200 requests", 1, 200.0),
     ] {
-        Study { test, error: "on the limit: fail", stated: 0.05 }
-            .run(|random| verdict(&layered(random, windows, mean, failing), &line) == Verdict::Fail);
-        Study { test, error: "on the limit: pass", stated: 0.05 }
-            .run(|random| verdict(&layered(random, windows, mean, failing), &line) == Verdict::Pass);
+        on_the_limit(test, &line, 0.05, |random| layered(random, windows, mean, failing));
     }
     let test = "`amplification <= 1.2`, 6 windows of 60 requests";
     let line = "db amplification <= 1.2x";

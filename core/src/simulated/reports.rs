@@ -3,7 +3,7 @@
 use super::Study;
 use super::drills::{Drawn, binomial, drill, poisson, time, verdict};
 use crate::judge::tests::{Drill, loss};
-use crate::judge::{Evidence, LoadHealth, Verdict, is_effective};
+use crate::judge::{LoadHealth, Verdict, is_effective};
 use crate::report::compare::{self, Change};
 use crate::report::json::finding::{CASCADE, UNNAMED_RISE};
 use crate::report::tests::cascades;
@@ -22,16 +22,7 @@ fn failing(random: &mut Random, shares: [f64; 2]) -> Drill {
 
 fn effective(drill: &Drill) -> bool {
     let phases = drill.phases();
-    let evidence = Evidence {
-        edges: &drill.edges,
-        phases: &phases,
-        windows: &drill.windows,
-        faults: &drill.faults,
-        load: None,
-        held_up: &[],
-        blind: None,
-    };
-    is_effective(&drill.faults[0], &evidence)
+    is_effective(&drill.faults[0], &drill.evidence(&phases))
 }
 
 #[test]

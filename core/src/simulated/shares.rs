@@ -1,7 +1,7 @@
 //! Shares of requests: retried, answered, failed audibly; and what is made of them.
 
 use super::Study;
-use super::drills::{Drawn, binomial, drill, verdict};
+use super::drills::{Drawn, binomial, drill, on_the_limit, verdict};
 use crate::expectation::{Metric, Op};
 use crate::judge::Verdict;
 use crate::judge::tests::{Drill, RETRY_RATIO, increase, limit};
@@ -25,12 +25,6 @@ fn shares(random: &mut Random, windows: u32, retried: [f64; 2], failed: [f64; 2]
         };
         [Drawn::requests(REQUESTS), seen]
     })
-}
-
-/// Both errors on the limit itself.
-fn on_the_limit(test: &str, line: &str, stated: f64, draw: impl Fn(&mut Random) -> Drill) {
-    Study { test, error: "on the limit: fail", stated }.run(|random| verdict(&draw(random), line) == Verdict::Fail);
-    Study { test, error: "on the limit: pass", stated }.run(|random| verdict(&draw(random), line) == Verdict::Pass);
 }
 
 #[test]

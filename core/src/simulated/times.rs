@@ -1,7 +1,7 @@
 //! Times: quantiles against a limit and against the baseline, the spread of pauses, trends.
 
 use super::Study;
-use super::drills::{Drawn, drill, time, verdict};
+use super::drills::{Drawn, drill, on_the_limit, time, verdict};
 use crate::judge::Verdict;
 use crate::judge::tests::Drill;
 use crate::stats::simulation::Random;
@@ -16,11 +16,6 @@ fn times(random: &mut Random, windows: u32, each: u64, factor: f64) -> Drill {
         let seen = Drawn { failures: each, latency_ns: some(), failure_latency_ns: some(), ..Drawn::requests(2 * each) };
         [Drawn::requests(each), seen]
     })
-}
-
-fn on_the_limit(test: &str, line: &str, stated: f64, draw: impl Fn(&mut Random) -> Drill) {
-    Study { test, error: "on the limit: fail", stated }.run(|random| verdict(&draw(random), line) == Verdict::Fail);
-    Study { test, error: "on the limit: pass", stated }.run(|random| verdict(&draw(random), line) == Verdict::Pass);
 }
 
 #[test]

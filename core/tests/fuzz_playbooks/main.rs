@@ -9,6 +9,9 @@
 mod check;
 mod clock;
 mod make;
+#[path = "../../src/stats/simulation.rs"]
+#[expect(dead_code, reason = "numbers are wanted, and no arrivals")]
+mod simulation;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};

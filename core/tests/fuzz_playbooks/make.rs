@@ -1,5 +1,7 @@
 //! Playbooks, overrides and lines that nobody should write.
 
+use super::simulation::Random;
+
 /// An input.
 pub(crate) enum Case {
     /// A playbook, and how it was made.
@@ -85,20 +87,16 @@ const KEYS: &str = "version name description observe ingress downstream scope wi
     corrupt reorder rate partition refuse http_status to direction select netns interface addresses ports protocol peers flows cgroup container pid \
     exclude include_management share ecn gemodel state p r h k limit seed time jitter distribution table slot url timeout baseline fault recovery port address";
 
-/// SplitMix64, and what is made with it.
-pub(crate) struct Maker(u64);
+/// What is made of random numbers.
+pub(crate) struct Maker(Random);
 
 impl Maker {
-    pub(crate) const fn seeded(seed: u64) -> Self {
-        Self(seed)
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self(Random::seeded(seed))
     }
 
     fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     fn below(&mut self, end: usize) -> usize {

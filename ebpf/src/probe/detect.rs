@@ -81,10 +81,7 @@ fn look_at(ctx: &SkBuffContext, programs: &ProgramArray) {
             count::add((&raw mut (*counters).request_bytes).add(side), total as u64);
             (*book).looked = (*book).looked.wrapping_add(1);
             if (*book).looked < LOOKS {
-                if (*flow).stored | scratch.then() as u8 != 0 {
-                    scratch.set_stage(stage::RING);
-                    programs.tail_call(ctx, program::ORDER);
-                }
+                hook::to_ring(ctx, scratch, flow, programs);
                 return;
             }
         }

@@ -286,6 +286,18 @@ unsafe fn observe<M: Recogniser>(ctx: &SkBuffContext, scratch: Scratch, conn: *m
             let end = (*flow).stretch.end;
             (*flow).give_up(end);
         }
+        to_ring(ctx, scratch, flow, programs);
+    }
+}
+
+/// After what was read, to what is kept, and to what is to follow it; returns if there is neither.
+///
+/// # Safety
+/// The flow must be in socket storage.
+#[inline(always)]
+pub unsafe fn to_ring(ctx: &SkBuffContext, scratch: Scratch, flow: *const Flow, programs: &ProgramArray) {
+    // SAFETY: the caller's pointer; the array holds programs of this type only.
+    unsafe {
         if (*flow).stored | scratch.then() as u8 != 0 {
             scratch.set_stage(stage::RING);
             programs.tail_call(ctx, program::ORDER);

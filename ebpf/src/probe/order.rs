@@ -69,7 +69,6 @@ unsafe fn keep(skb: *mut __sk_buff, scratch: Scratch, book: *mut Book, flow: *mu
             }
         }
         // What is missing is given up, but not what came after it.
-        count::health(health::GAPS);
         missed(book, flow, side_of(key));
         if ring.is_null() {
             (*flow).stored = 0;
@@ -87,11 +86,12 @@ fn side_of(key: u64) -> usize {
     (key & 1) as usize
 }
 
-/// Tells that header blocks may have been missed.
+/// Counts a gap, and tells that header blocks may have been missed.
 #[inline(always)]
 unsafe fn missed(book: *const Book, flow: *const Flow, side: usize) {
     // SAFETY: the caller's pointers are into socket storage.
     unsafe {
+        count::health(health::GAPS);
         if (*flow).protocol != protocol::HTTP2 || (*book).edge as usize >= MAX_NAMED_EDGES {
             return;
         }
@@ -150,15 +150,15 @@ unsafe fn pass_over(scratch: Scratch, book: *mut Book, flow: *mut Flow, ring: *m
         if (sure.wrapping_sub(mark) as i32) <= 0 {
             return;
         }
-        if ring.is_null() {
-            count::health(health::GAPS);
-            missed(book, flow, side_of(key));
-            (*flow).give_up(sure);
+        let next = if ring.is_null() {
+            sure
         } else if (*ring).ranges.end_from(mark) == mark {
-            count::health(health::GAPS);
-            missed(book, flow, side_of(key));
-            (*flow).give_up((*ring).ranges.next_after(mark, sure));
-        }
+            (*ring).ranges.next_after(mark, sure)
+        } else {
+            return;
+        };
+        missed(book, flow, side_of(key));
+        (*flow).give_up(next);
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::libtest::Tally;
-use super::targets::Target;
+use super::targets::{Target, longest_first};
 use super::{Options, Printing, judge, skip};
 use crate::vm::{self, Bring, Ending, Job, Kernel};
 use crate::{paths, say};
@@ -45,7 +45,7 @@ pub(super) fn guests<'t>(targets: &[&'t Target], options: &Options, tally: &mut 
         if targets.is_empty() {
             continue;
         }
-        targets.sort_by_key(|target| LONG.iter().position(|name| *name == target.name).unwrap_or(LONG.len()));
+        longest_first(&mut targets, &LONG);
         match vm::kernel_of_version(version, false) {
             Ok(kernel) => {
                 let kernel = Arc::new(kernel);

@@ -8,14 +8,11 @@ use anyhow::Result;
 
 use super::in_vm::Guest;
 use super::libtest::Tally;
-use super::targets::Target;
+use super::targets::{Target, longest_first};
 use super::{Printing, on_host};
 
 /// Programs that take longest: they begin first, so that nobody waits for one of them at the end.
 const LONG: [&str; 3] = ["privileged_safety", "privileged_drill", "privileged_serve"];
-
-/// Programs of this host that run at a time. Two made some drills of a busy machine invalid.
-const ON_HOST: usize = 1;
 
 /// What a worker does next.
 enum Job<'t> {
@@ -53,20 +50,18 @@ enum Worker {
     HostOnly,
 }
 
-/// As many guests at a time as there are processors, one fewer while there are programs of this host.
+/// As many guests at a time as there are processors, one fewer while there are programs of this host. Of those one runs at a time: two made some
+/// drills of a busy machine invalid.
 fn workers(processors: usize) -> Vec<Worker> {
     let mut workers = vec![Worker::GuestsFirst; processors.saturating_sub(1).max(1)];
-    if processors > 1 {
-        workers.push(Worker::HostFirst);
-    }
-    workers.resize(workers.len() + ON_HOST - usize::from(processors > 1), Worker::HostOnly);
+    workers.push(if processors > 1 { Worker::HostFirst } else { Worker::HostOnly });
     workers
 }
 
 /// Runs all of them; an error of one does not keep the others from running.
 pub(super) fn run(mut host: Vec<&Target>, guests: Vec<Guest<'_>>) -> Result<Tally> {
     let printing = if host.len() + guests.len() == 1 { Printing::AsItComes } else { Printing::AtItsEnd };
-    host.sort_by_key(|target| LONG.iter().position(|name| *name == target.name).unwrap_or(LONG.len()));
+    longest_first(&mut host, &LONG);
     let lists = Mutex::new(Lists { host, guests });
     let total = Mutex::new(Ok(Tally::default()));
     let next = |worker| lists.lock().unwrap_or_else(PoisonError::into_inner).next(worker);
@@ -117,7 +112,7 @@ mod tests {
         for processors in [1, 2, 8] {
             let workers = workers(processors);
             assert!(workers.contains(&Worker::GuestsFirst), "{processors}");
-            assert_eq!(workers.iter().filter(|worker| **worker != Worker::GuestsFirst).count(), ON_HOST, "{processors}");
+            assert_eq!(workers.iter().filter(|worker| **worker != Worker::GuestsFirst).count(), 1, "{processors}");
         }
     }
 }

@@ -120,6 +120,11 @@ fn text<'a>(value: &'a Value, key: &str) -> Result<&'a str> {
     value[key].as_str().with_context(|| format!("cargo's answer lacks {key}"))
 }
 
+/// Puts those that take longest first, in the order of their names, so that nobody waits for one of them at the end.
+pub(super) fn longest_first(targets: &mut [&Target], longest: &[&str]) {
+    targets.sort_by_key(|target| longest.iter().position(|name| *name == target.name).unwrap_or(longest.len()));
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may stop at the first thing that is wrong")]

@@ -100,20 +100,7 @@ fn thirty_percent_loss_under_a_long_timeout_tests_no_retry() {
     felt.faults = vec![loss(26_182, 8_348)];
     check("felt", &felt, &qps_increase_at_most(0.2), Fail, "43% is above");
     let phases = felt.phases();
-    let evidence = |drill: &Drill| {
-        is_effective(
-            &drill.faults[0],
-            &Evidence {
-                edges: &drill.edges,
-                phases: &phases,
-                windows: &drill.windows,
-                faults: &drill.faults,
-                load: None,
-                held_up: &[],
-                blind: None,
-            },
-        )
-    };
+    let evidence = |drill: &Drill| is_effective(&drill.faults[0], &drill.evidence(&phases));
     assert!(evidence(&felt));
     let mut unfelt = Drill::usual(calm, calm);
     unfelt.faults = vec![loss(10_000, 3_000)];

@@ -4,7 +4,7 @@ use super::{Change, LEVEL, Row};
 use crate::report::json::Run;
 use crate::report::json::edge::{Edge, EdgePhase};
 use crate::report::json::retrying::Retrying;
-use crate::report::rows::{percent, total, unknown};
+use crate::report::rows::{percent, unknown};
 use crate::report::{risen, text::quantity};
 use crate::stats::quotient::{self, Estimate};
 use crate::stats::rate_ratio::{self, Tally};
@@ -40,7 +40,7 @@ fn under_fault(name: &str, was: &EdgePhase, is: &EdgePhase) -> Vec<Row> {
     type Counted = (&'static str, fn(&EdgePhase) -> u64);
     let counted: [Counted; 7] = [
         ("TCP retransmits", |phase| phase.tcp_retransmits),
-        ("connect failures", |phase| phase.connect_failures.as_ref().map_or(0, |reasons| total(reasons.values().copied()))),
+        ("connect failures", EdgePhase::failed_connects),
         ("connections opened", |phase| phase.connections_opened),
         ("non-idempotent retries", |phase| retrying(phase, |made| made.non_idempotent)),
         ("retries of what was turned down", |phase| retrying(phase, |made| made.nonretryable)),
@@ -74,11 +74,11 @@ fn per_ingress((was, before): (&Edge, &Run), (is, after): (&Edge, &Run)) -> Opti
 }
 
 fn retries(phase: &EdgePhase) -> (u64, u64) {
-    (total([phase.retries.marker, phase.retries.id, phase.retries.matched]), phase.requests)
+    (phase.retried(), phase.requests)
 }
 
 fn failed(phase: &EdgePhase) -> (u64, u64) {
-    (total(phase.failures.values().copied()), phase.requests)
+    (phase.failed(), phase.requests)
 }
 
 fn retrying(phase: &EdgePhase, of: fn(&Retrying) -> u64) -> u64 {

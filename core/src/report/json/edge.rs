@@ -9,6 +9,7 @@ use super::retrying::{self, Retrying};
 use crate::edge::{EdgeId, EdgeSpec, Protocol};
 use crate::event::ConnectFailure;
 use crate::judge::ALPHA;
+use crate::report::rows::total;
 use crate::result::DrillResult;
 use crate::retry::matching;
 use crate::stats::{Tails, quantile};
@@ -118,6 +119,21 @@ pub(super) fn of_result(result: &DrillResult) -> Vec<Edge> {
 }
 
 impl EdgePhase {
+    /// Retries, whatever tells of them.
+    pub(in crate::report) fn retried(&self) -> u64 {
+        total([self.retries.marker, self.retries.id, self.retries.matched])
+    }
+
+    /// Failures, whatever the reason.
+    pub(in crate::report) fn failed(&self) -> u64 {
+        total(self.failures.values().copied())
+    }
+
+    /// Connects that came to nothing, whatever the reason.
+    pub(in crate::report) fn failed_connects(&self) -> u64 {
+        self.connect_failures.as_ref().map_or(0, |reasons| total(reasons.values().copied()))
+    }
+
     fn of(edge: usize, phase: PhaseName, windows: &[Window]) -> Self {
         let mut sum = Sum::default();
         for window in windows.iter().filter(|window| window.phase == phase) {
