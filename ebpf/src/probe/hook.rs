@@ -214,7 +214,7 @@ unsafe fn enter(skb: *mut __sk_buff, scratch: Scratch, conn: *mut Conn, segment:
                 scratch.set_stage(stage::RING);
             }
             // The wait is a function that the verifier goes through once.
-            let held = turn::take(conn) || wait(skb) != 0;
+            let held = !turn::is_too_far(conn, scratch) && turn::take(conn) || wait(skb) != 0;
             scratch.set_held(held);
             return held;
         }

@@ -4,6 +4,9 @@
 //! and on their way from hook to hook no lock of the kernel's may be held. So the connection has a mark that says that somebody
 //! reads, which is changed under a lock of the kernel's, and whoever comes second waits: a run takes microseconds. (Atomic exchange
 //! would do without the lock, but needs Linux 5.12.)
+//!
+//! Of two segments on two CPUs the later one may come first. It is kept in a ring until its turn comes; one that reaches farther than a ring, as
+//! segments of 64 KiB between the sockets of one host do, waits here for the one before it.
 
 use aya_ebpf::{
     bindings::__sk_buff,
@@ -12,9 +15,9 @@ use aya_ebpf::{
         generated::{bpf_get_smp_processor_id, bpf_spin_lock, bpf_spin_unlock},
     },
 };
-use stormdrill_wire::{abi::health, conn::Conn};
+use stormdrill_wire::{abi::health, conn::Conn, flow::Flow, ring::RING};
 
-use crate::{conns, count, hook::Called};
+use crate::{conns, count, hook::Called, scratch::Scratch};
 
 /// Looks at the mark in a glance, and glances before a segment is given up: together some hundred microseconds, far more than a run
 /// takes. Two numbers, and two functions that the verifier goes through once each, since it would go through 4096 rounds one by one.
@@ -66,7 +69,23 @@ pub unsafe fn give_back(conn: *mut Conn) {
     }
 }
 
-/// Waits for the turn, and takes it; 0 if it does not come, which counts as a gap.
+/// Whether the packet's segment reaches farther than what could be kept until its turn comes.
+///
+/// # Safety
+/// `conn` must point to a value of the storage map, and the packet's segment be noted.
+#[inline(always)]
+pub unsafe fn is_too_far(conn: *const Conn, scratch: Scratch) -> bool {
+    // SAFETY: the caller's. The mark may be another CPU's to write, and is read in one piece.
+    unsafe {
+        let flow = (&raw const (*conn).flows).cast::<Flow>().add(scratch.side());
+        let mark = core::ptr::read_volatile(&raw const (*flow).mark);
+        let ahead = scratch.seq().wrapping_sub(mark) as i32;
+        ahead > 0 && (*flow).begun != 0 && ahead as u32 + scratch.len() > RING as u32
+    }
+}
+
+/// Waits for the turn, and takes it; 0 if it does not come, which counts as a gap. What the segment is too far ahead of is waited for, too, and
+/// given up in the end.
 #[inline(always)]
 pub fn wait(skb: *mut __sk_buff, glance: Called) -> u32 {
     let mut glances = 0;
@@ -79,6 +98,13 @@ pub fn wait(skb: *mut __sk_buff, glance: Called) -> u32 {
         if seen == seen::NEVER {
             break;
         }
+    }
+    if glances == GLANCES
+        && let Some(conn) = conns::of(skb)
+        // SAFETY: a non-null value of the storage map.
+        && unsafe { take(conn) }
+    {
+        return 1;
     }
     count::health(health::GAPS);
     0
@@ -101,7 +127,7 @@ pub fn glance(skb: *mut __sk_buff) -> u32 {
                 // This run has interrupted the one that reads.
                 return seen::NEVER;
             }
-            if reader == 0 {
+            if reader == 0 && !is_too_far(conn, Scratch::of(skb)) {
                 return if take(conn) { seen::OURS } else { seen::BUSY };
             }
             // Only to let time pass.
