@@ -51,9 +51,15 @@ impl Server {
         text.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
-    /// Calls in a PostgreSQL's log that came from an address.
+    /// Calls in a PostgreSQL's log that came from an address. The log is written by a process of its own, which gets all lines by one pipe: when
+    /// the last statement is there, by the Unix socket, all before it are.
     fn calls_by(&self, address: &str) -> u64 {
-        let text = std::fs::read_to_string(self.dir.path().join("log")).unwrap();
+        let (log, socket, port) = (self.dir.path().join("log"), self.dir.path().display().to_string(), self.port.to_string());
+        let read = || std::fs::read_to_string(&log).unwrap();
+        let last = format!("select 'after {} bytes'", read().len());
+        run("psql", &["-h", &socket, "-p", &port, "-U", "postgres", "-c", &last]);
+        wait_until("PostgreSQL's log is written", || read().contains(&last));
+        let text = read();
         let theirs = text.lines().filter(|line| line.starts_with(address));
         u64::try_from(theirs.filter(|line| line.contains("LOG:  statement: ") || line.contains("LOG:  execute ")).count()).unwrap()
     }
