@@ -68,8 +68,11 @@ pub unsafe fn give(conn: *mut Conn, addresses: &Addresses, next: u32) {
             return;
         }
         (*early).valid = 0;
-        let other = (*early).seq ^ next
-            | (*early).addresses.remote[3] ^ addresses.remote[3]
+        // Not always the first data: what came before it may have been lost.
+        if !Ranges::reaches(next, (*early).seq.wrapping_add((*early).len)) {
+            return;
+        }
+        let other = (*early).addresses.remote[3] ^ addresses.remote[3]
             | (*early).addresses.remote[0] ^ addresses.remote[0]
             | ((*early).addresses.remote_port ^ addresses.remote_port) as u32
             | ((*early).addresses.local_port ^ addresses.local_port) as u32;
@@ -81,7 +84,7 @@ pub unsafe fn give(conn: *mut Conn, addresses: &Addresses, next: u32) {
             (*flow).stored = Flow::EARLY;
         } else {
             count::health(health::GAPS);
-            (*flow).give_up(next.wrapping_add((*early).len));
+            (*flow).give_up((*early).seq.wrapping_add((*early).len));
         }
     }
 }

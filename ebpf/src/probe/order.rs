@@ -124,6 +124,9 @@ unsafe fn choose(scratch: Scratch, book: *mut Book, flow: *mut Flow, key: u64) {
             if (*ring).ranges.is_empty(mark) {
                 (*flow).stored = 0;
                 rings::free(key);
+            } else {
+                // Looked at: what is missing before it comes with the socket.
+                (*flow).stored = 1;
             }
         } else {
             (*flow).stored = 0;
