@@ -152,11 +152,11 @@ pub struct EdgeCounters {
 pub mod health {
     /// Ring-buffer records that found no room.
     pub const EVENTS_LOST: u32 = 0;
-    /// Connections whose bytes are not read: TLS and unknown protocols.
+    /// Connections of named edges whose bytes are not read: TLS and unknown protocols.
     pub const UNPARSED_CONNECTIONS: u32 = 1;
     /// Segments too rich in messages to be read in one go; the rest was skipped.
     pub const SEGMENTS_OVER_BUDGET: u32 = 2;
-    /// Stretches of a stream that were missing when later ones arrived, and could not be waited for.
+    /// Stretches of a named edge's stream that were missing when later ones arrived, and could not be waited for.
     pub const GAPS: u32 = 3;
     /// Socket storage that could not be allocated.
     pub const STORAGE_FAILED: u32 = 4;

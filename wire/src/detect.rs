@@ -37,7 +37,8 @@ pub fn look(payload: &mut impl Payload, opening: &Opening) -> u8 {
     let want = if opening.total > CHUNK as u32 { CHUNK as u32 } else { opening.total };
     let have = payload.load(opening.source, opening.from, want);
     if have == 0 {
-        return if opening.late { PASS } else { protocol::UNKNOWN };
+        // They cannot be read, which says nothing about what they are.
+        return MORE;
     }
     let found = if opening.side == side::REQUEST { requests(payload, opening, have) } else { responses(payload, opening, have) };
     if opening.late && (found == MORE || found == protocol::UNKNOWN) { in_the_middle(payload, opening) } else { found }

@@ -28,13 +28,13 @@ pub struct Snapshot {
 pub struct Health {
     /// Events that the ring buffer had no room for.
     pub events_lost: u64,
-    /// Connections of named edges whose bytes are not HTTP/1.x.
+    /// Connections of named edges whose bytes are not read: TLS and unknown protocols.
     pub unparsed_connections: u64,
     /// Connections that were open before, may belong to a named edge, and whose role could not be found out.
     pub unknown_role_connections: u64,
     /// Segments with more messages than can be read at once; the rest of each was skipped.
     pub segments_over_budget: u64,
-    /// Missing stretches of streams that could not be remembered until they came.
+    /// Missing stretches of named edges' streams that could not be remembered until they came.
     pub gaps: u64,
     /// Heads that were counted though a part of each had passed out of order, unread.
     pub assumed_heads: u64,

@@ -82,6 +82,20 @@ pub extern "C" fn glance_turn(skb: *mut __sk_buff) -> u32 {
     turn::glance(skb)
 }
 
+/// Waits until a connection's state is there.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn wait_for_state(skb: *mut __sk_buff) -> u32 {
+    turn::wait_for_state(skb, glance_at_state)
+}
+
+/// A part of that wait.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn glance_at_state(skb: *mut __sk_buff) -> u32 {
+    turn::glance_at_state(skb)
+}
+
 /// Segments that reach a socket.
 #[cgroup_skb(ingress)]
 pub fn probe_ingress(ctx: SkBuffContext) -> i32 {
@@ -123,7 +137,7 @@ called! {
     passive_ingress, passive_egress: |ctx, incoming, programs| hook::read_on::<Passive>(ctx, programs, burst_passive);
     detect_ingress, detect_egress: |ctx, incoming, programs| detect::look(ctx, programs);
     order_ingress, order_egress: |ctx, incoming, programs| order::put_in_order(ctx, programs);
-    adopt_ingress, adopt_egress: |ctx, incoming, programs| hook::adopt(ctx, incoming, programs);
+    adopt_ingress, adopt_egress: |ctx, incoming, programs| hook::adopt(ctx, incoming, programs, wait_for_state);
 }
 
 /// Segments with data that reach a listener. Called by `adopt_ingress` only.

@@ -4,7 +4,10 @@ use aya_ebpf::{
     bindings::{__sk_buff, BPF_SK_STORAGE_GET_F_CREATE, bpf_sock},
     helpers::{bpf_sk_fullsock, generated::bpf_sk_storage_get},
 };
-use stormdrill_wire::conn::Conn;
+use stormdrill_wire::{
+    abi::role,
+    conn::{Book, Conn},
+};
 
 use crate::maps::CONNS;
 
@@ -13,6 +16,19 @@ use crate::maps::CONNS;
 pub fn get(sk: *mut bpf_sock) -> *mut Conn {
     // SAFETY: a null-checked socket of the context. aya's wrapper takes the contexts of other hooks only.
     unsafe { bpf_sk_storage_get((&raw const CONNS).cast_mut().cast(), sk.cast(), core::ptr::null_mut(), 0).cast() }
+}
+
+/// Whether another CPU is still filling the state in. A connecting socket's is made before any packet.
+///
+/// # Safety
+/// `conn` must point to a value of the storage map.
+#[inline(always)]
+pub unsafe fn is_unfinished(conn: *const Conn) -> bool {
+    // SAFETY: the caller's; what another CPU writes is read in one piece.
+    unsafe {
+        let life = core::ptr::read_volatile(&raw const (*conn).book.life);
+        life & (Book::ESTABLISHED | Book::FOUND_OPEN) == 0 && (*conn).book.role != role::DOWNSTREAM
+    }
 }
 
 /// The state of the connection that a packet belongs to.

@@ -5,7 +5,10 @@
 
 use core::arch::asm;
 
-use stormdrill_wire::abi::{EDGE_SLOTS, EPOCH_SLOTS, EdgeCounters, FIRST_STATUS, STATUS_CODES, Settings};
+use stormdrill_wire::{
+    abi::{EDGE_SLOTS, EPOCH_SLOTS, EdgeCounters, FIRST_STATUS, MAX_NAMED_EDGES, STATUS_CODES, Settings},
+    conn::Book,
+};
 
 use crate::maps::{COUNTERS, HEALTH, SETTINGS};
 
@@ -22,6 +25,18 @@ pub fn add(counter: *mut u64, by: u64) {
 pub fn health(index: u32) {
     if let Some(counter) = HEALTH.get_ptr_mut(index) {
         add(counter, 1);
+    }
+}
+
+/// The same of a connection, if it belongs to a named edge: what other programs' connections lack says nothing about a drill.
+///
+/// # Safety
+/// `book` must point into socket storage.
+#[inline(always)]
+pub unsafe fn lack(book: *const Book, index: u32) {
+    // SAFETY: the caller's pointer.
+    if (unsafe { (*book).edge } as usize) < MAX_NAMED_EDGES {
+        health(index);
     }
 }
 

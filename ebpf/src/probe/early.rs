@@ -83,7 +83,7 @@ pub unsafe fn give(conn: *mut Conn, addresses: &Addresses, next: u32) {
         if rings::put((*conn).book.cookie << 1 | side::REQUEST as u64, &raw const (*early).ring) {
             (*flow).stored = Flow::EARLY;
         } else {
-            count::health(health::GAPS);
+            count::lack(&raw const (*conn).book, health::GAPS);
             (*flow).give_up((*early).seq.wrapping_add((*early).len));
         }
     }

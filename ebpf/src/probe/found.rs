@@ -20,6 +20,7 @@ use crate::{
     rings, turn,
 };
 
+const SYN_RECV: u32 = 3;
 const LISTEN: u32 = 10;
 
 /// What became of a socket without state.
@@ -28,6 +29,8 @@ pub enum Adoption {
     Done,
     /// It is a listener, and its segment has data.
     Listener,
+    /// Another CPU is making its state at this moment.
+    Elsewhere,
     /// Nothing: its role may still become known.
     None,
 }
@@ -39,6 +42,10 @@ pub fn adopt(skb: *mut __sk_buff, sk: *mut bpf_sock, segment: &Segment, incoming
     unsafe {
         if (*sk).state == LISTEN {
             return if segment.len > 0 && incoming { Adoption::Listener } else { Adoption::None };
+        }
+        // A socket that has left the listener, and that `sock_ops` has not told of yet.
+        if (*sk).state == SYN_RECV || !conns::get(sk).is_null() {
+            return Adoption::Elsewhere;
         }
         let cookie = bpf_get_socket_cookie(skb.cast());
         let known = FOUND.get_ptr(cookie);
@@ -54,19 +61,19 @@ pub fn adopt(skb: *mut __sk_buff, sk: *mut bpf_sock, segment: &Segment, incoming
         }
         // Another packet of the connection, on another CPU, may be as far.
         if !turn::take(conn) {
-            return Adoption::Done;
+            return Adoption::Elsewhere;
         }
         if (*conn).book.cookie != 0 {
             turn::give_back(conn);
-            return Adoption::Done;
+            return Adoption::Elsewhere;
         }
-        let found = Conn::found(role);
+        let found = Conn::found(role::UNKNOWN);
         ((*conn).flows, (*conn).book) = (found.flows, found.book);
         (*conn).book.cookie = cookie;
         turn::give_back(conn);
-        (*conn).book.life = Book::FOUND_OPEN;
+        let book = &raw mut (*conn).book;
         if role == role::UNKNOWN {
-            (*conn).book.life = Book::FOUND_OPEN | Book::ROLE_GIVEN_UP;
+            core::ptr::write_volatile(&raw mut (*book).life, Book::FOUND_OPEN | Book::ROLE_GIVEN_UP);
             if classify::may_be_named(&addresses) {
                 count::health(health::UNKNOWN_ROLE);
             }
@@ -75,14 +82,17 @@ pub fn adopt(skb: *mut __sk_buff, sk: *mut bpf_sock, segment: &Segment, incoming
         let _ = FOUND.remove(cookie);
         let class = classify::class(role, &addresses);
         let edge = class.edge;
-        (*conn).book.edge = edge;
-        (*conn).book.protocol = class.protocol;
+        (*book).edge = edge;
+        (*book).protocol = class.protocol;
+        // Last: others wait for them.
+        core::ptr::write_volatile(&raw mut (*book).role, role);
+        core::ptr::write_volatile(&raw mut (*book).life, Book::FOUND_OPEN);
         if count::wants_events(flags)
             && (edge as usize) < MAX_NAMED_EDGES
             && let Some(counters) = count::of_edge(epoch, edge)
         {
             let subject = Subject { kind: kind::OPENED, index: 0, status: 0, flags: 0 };
-            Sender { epoch, counters }.connection(&raw const (*conn).book, subject, &addresses);
+            Sender { epoch, counters }.connection(book, subject, &addresses);
         }
         Adoption::Done
     }

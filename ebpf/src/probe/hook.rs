@@ -88,7 +88,7 @@ fn dispatch(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray, burst:
                 return;
             };
             let conn = conns::get(arrival.sk);
-            if conn.is_null() {
+            if conn.is_null() || conns::is_unfinished(conn) {
                 if arrival.segment.len > 0 || arrival.segment.flags & (packet::FIN | packet::RST) != 0 {
                     programs.tail_call(ctx, program::ADOPT);
                 }
@@ -138,13 +138,15 @@ pub fn read_on<M: Recogniser>(ctx: &SkBuffContext, programs: &ProgramArray, burs
 
 /// Gives a connection without state one if it can, and then has its packet looked at.
 #[inline(always)]
-pub fn adopt(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray) -> i32 {
+pub fn adopt(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray, wait: Called) -> i32 {
     if let Some(arrival) = arrival(ctx, incoming)
         && let Some((epoch, flags)) = count::settings()
     {
         let next = match found::adopt(arrival.skb, arrival.sk, &arrival.segment, incoming, epoch, flags) {
             Adoption::Done => program::MAIN,
             Adoption::Listener => program::EARLY,
+            Adoption::Elsewhere if wait(arrival.skb) != 0 => program::MAIN,
+            Adoption::Elsewhere => return PASS,
             Adoption::None => return PASS,
         };
         // SAFETY: the array holds programs of this type only.
@@ -282,7 +284,7 @@ unsafe fn observe<M: Recogniser>(ctx: &SkBuffContext, scratch: Scratch, conn: *m
                 programs.tail_call(ctx, program::MAIN);
                 return;
             }
-            count::health(health::SEGMENTS_OVER_BUDGET);
+            count::lack(book, health::SEGMENTS_OVER_BUDGET);
             let end = (*flow).stretch.end;
             (*flow).give_up(end);
         }

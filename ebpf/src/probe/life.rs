@@ -104,18 +104,19 @@ unsafe fn established(ops: *mut bpf_sock_ops, sk: *mut bpf_sock, role: u8) {
             (*outgoing).mark = (*ops).snd_nxt;
         }
         let book = &raw mut (*conn).book;
-        (*book).life |= Book::ESTABLISHED;
-        let Some((sender, events)) = sender(book) else {
-            return;
-        };
-        count::add(&raw mut (*sender.counters).connections_opened, 1);
-        if events {
-            let subject = Subject { kind: kind::OPENED, index: 0, status: 0, flags: 0 };
-            sender.connection(book, subject, &addresses(ops));
+        if let Some((sender, events)) = sender(book) {
+            count::add(&raw mut (*sender.counters).connections_opened, 1);
+            if events {
+                let subject = Subject { kind: kind::OPENED, index: 0, status: 0, flags: 0 };
+                sender.connection(book, subject, &addresses(ops));
+            }
         }
         if role == role::INGRESS {
             early::give(conn, &addresses(ops), (*ops).rcv_nxt);
         }
+        // Last: from here on the socket's packets are looked at on any CPU.
+        let life = (*book).life | Book::ESTABLISHED;
+        core::ptr::write_volatile(&raw mut (*book).life, life);
     }
 }
 

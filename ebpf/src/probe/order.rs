@@ -91,7 +91,7 @@ fn side_of(key: u64) -> usize {
 unsafe fn missed(book: *const Book, flow: *const Flow, side: usize) {
     // SAFETY: the caller's pointers are into socket storage.
     unsafe {
-        count::health(health::GAPS);
+        count::lack(book, health::GAPS);
         if (*flow).protocol != protocol::HTTP2 || (*book).edge as usize >= MAX_NAMED_EDGES {
             return;
         }

@@ -99,14 +99,47 @@ pub fn wait(skb: *mut __sk_buff, glance: Called) -> u32 {
             break;
         }
     }
-    if glances == GLANCES
-        && let Some(conn) = conns::of(skb)
-        // SAFETY: a non-null value of the storage map.
-        && unsafe { take(conn) }
-    {
-        return 1;
+    let Some(conn) = conns::of(skb) else {
+        return 0;
+    };
+    // SAFETY: a non-null value of the storage map.
+    unsafe {
+        if glances == GLANCES && take(conn) {
+            return 1;
+        }
+        count::lack(&raw const (*conn).book, health::GAPS);
+    }
+    0
+}
+
+/// Waits until another CPU has filled the connection's state in: a socket can be found a moment before `sock_ops` has told of it. 0 if that
+/// does not happen, which counts as a gap.
+#[inline(always)]
+pub fn wait_for_state(skb: *mut __sk_buff, glance: Called) -> u32 {
+    let mut glances = 0;
+    while glances < GLANCES {
+        glances += 1;
+        if glance(skb) != 0 {
+            return 1;
+        }
     }
     count::health(health::GAPS);
+    0
+}
+
+/// Looks for a moment whether the connection's state is there.
+#[inline(always)]
+pub fn glance_at_state(skb: *mut __sk_buff) -> u32 {
+    let mut looks = 0;
+    while looks < LOOKS {
+        looks += 1;
+        if let Some(conn) = conns::of(skb)
+            // SAFETY: a non-null value of the storage map.
+            && !unsafe { conns::is_unfinished(conn) }
+        {
+            return 1;
+        }
+    }
     0
 }
 

@@ -93,7 +93,7 @@ pub unsafe fn count_protocol(book: *mut Book, counters: *mut EdgeCounters, proto
         count::add((&raw mut (*counters).protocols).cast::<u64>().add(protocol as usize & (protocol::COUNT - 1)), 1);
         if protocol >= protocol::TLS {
             count::add(&raw mut (*counters).unparsed_connections, 1);
-            count::health(health::UNPARSED_CONNECTIONS);
+            count::lack(book, health::UNPARSED_CONNECTIONS);
         }
     }
 }
