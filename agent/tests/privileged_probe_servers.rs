@@ -9,13 +9,13 @@ mod servers;
 use std::net::TcpStream;
 use std::process::Command;
 
-use lab::{in_namespace, run};
-use servers::{Server, ask, assert_counts, attach, counts, free_port, mariadb, postgres};
+use lab::run;
+use servers::{Server, alone, ask, assert_counts, attach, counts, free_port, mariadb, postgres};
 use stormdrill::probe::Health;
 
 #[test]
 fn redis_counts_the_same_commands() {
-    in_namespace(|| {
+    alone(|| {
         let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "::1", "--save", "", "--dir"]).arg(dir.path());
@@ -66,7 +66,7 @@ fn redis_counts_the_same_commands() {
 
 #[test]
 fn mariadb_counts_the_same_questions() {
-    in_namespace(|| {
+    alone(|| {
         let port = free_port();
         let server = mariadb(port);
         let questions = || server.status("Questions");
@@ -105,7 +105,7 @@ fn mariadb_counts_the_same_questions() {
 
 #[test]
 fn postgres_counts_the_same_statements() {
-    in_namespace(|| {
+    alone(|| {
         let port = free_port();
         let server = postgres(port);
         let port_text = port.to_string();
@@ -135,7 +135,7 @@ fn postgres_counts_the_same_statements() {
 
 #[test]
 fn http2_streams_are_counted_as_nginx_and_h2load_count_them() {
-    in_namespace(|| {
+    alone(|| {
         let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
         let root = dir.path().display();
         std::fs::write(dir.path().join("large"), vec![b'x'; 300_000]).unwrap();

@@ -165,6 +165,8 @@ enum Printing {
 fn threads(target: &str) -> u32 {
     match target {
         "privileged_serve" | "privileged_page" => 2,
+        // All at once: they know which of them must be alone.
+        "privileged_probe_servers" => 16,
         _ => 1,
     }
 }

@@ -8,12 +8,12 @@ use stormdrill::probe::Probe;
 use stormdrill_core::edge::Role;
 use stormdrill_core::fault::{Backend, Direction, FaultKind};
 
-use super::{Server, ask, assert_counts, assert_exact, attach, counts, free_port, mariadb, mysql, postgres};
-use crate::lab::{Peer, apply, edge, in_namespace, run, while_renewing};
+use super::{Server, ask, assert_counts, assert_exact, attach, beside_others, counts, free_port, mariadb, mysql, postgres};
+use crate::lab::{Peer, apply, edge, run, while_renewing};
 
 /// Thirty percent of all packets between two namespaces are lost, both ways, while the work is done.
 fn under_loss(port: u16, start: impl FnOnce() -> Server + Send + 'static, work: impl FnOnce(&Server, &mut Probe) + Send) {
-    in_namespace(|| {
+    beside_others(|| {
         let peer = Peer::new();
         hasten("v0");
         let server = peer.run(move || {

@@ -10,6 +10,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{PoisonError, RwLock};
 
 use stormdrill::cgroup;
 use stormdrill::probe::{Health, Probe, ProbeConfig};
@@ -17,10 +18,25 @@ use stormdrill_core::edge::{EdgeId, EdgeSpec, PortRange, Role};
 use stormdrill_core::window::EdgeCounts;
 use tempfile::TempDir;
 
-use crate::lab::{run, wait_until};
+use crate::lab::{in_namespace, run, wait_until};
 
 pub(crate) const SERVED: EdgeId = EdgeId(0);
 pub(crate) const CALLED: EdgeId = EdgeId(1);
+
+/// Tests that drive servers as fast as they go run one at a time; those under loss mostly wait, and do so side by side.
+static BUSY: RwLock<()> = RwLock::new(());
+
+/// Runs a test in a namespace while no other one runs.
+pub(crate) fn alone(test: impl FnOnce() + Send) {
+    let _busy = BUSY.write().unwrap_or_else(PoisonError::into_inner);
+    in_namespace(test);
+}
+
+/// Runs a test in a namespace beside others of its kind.
+fn beside_others(test: impl FnOnce() + Send) {
+    let _idle = BUSY.read().unwrap_or_else(PoisonError::into_inner);
+    in_namespace(test);
+}
 
 /// A server that is killed when the test is over.
 pub(crate) struct Server {
