@@ -41,7 +41,7 @@ fn under_loss(port: u16, start: impl FnOnce() -> Server + Send + 'static, work: 
 /// minutes, and one handshake in a hundred fails.
 fn hasten(device: &str) {
     run("ip", &["route", "replace", "10.9.0.0/24", "dev", device, "rto_min", "10ms"]);
-    for (name, value) in [("tcp_rto_max_ms", "1000"), ("tcp_syn_retries", "60"), ("tcp_synack_retries", "60"), ("tcp_retries2", "60")] {
+    for (name, value) in [("tcp_rto_max_ms", "1000"), ("tcp_syn_retries", "60"), ("tcp_retries2", "60")] {
         // Kernels before 6.15 have no such limit.
         let set = std::fs::write(format!("/proc/sys/net/ipv4/{name}"), value);
         assert!(set.is_ok() || name == "tcp_rto_max_ms", "{name}: {set:?}");

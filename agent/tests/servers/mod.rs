@@ -105,10 +105,10 @@ pub(crate) fn counts(probe: &mut Probe) -> [EdgeCounts; 2] {
 
 /// Checks requests, and answers with and without error, on both edges; nothing may be missed.
 pub(crate) fn assert_counts(probe: &mut Probe, requests: u64, ok: u64, errors: u64) {
-    for counts in counts(probe) {
-        assert_eq!((counts.requests, counts.ok, counts.errors), (requests, ok, errors), "{counts:?}");
-    }
     let health = probe.snapshot().unwrap().health;
+    for counts in counts(probe) {
+        assert_eq!((counts.requests, counts.ok, counts.errors), (requests, ok, errors), "{health:?} {counts:?}");
+    }
     assert_eq!(Health { events_lost: 0, ..health }, Health::default(), "{:?}", counts(probe));
 }
 

@@ -21,6 +21,7 @@ use crate::{
 };
 
 const SYN_RECV: u32 = 3;
+const CLOSE: u32 = 7;
 const LISTEN: u32 = 10;
 
 /// What became of a socket without state.
@@ -42,6 +43,10 @@ pub fn adopt(skb: *mut __sk_buff, sk: *mut bpf_sock, segment: &Segment, incoming
     unsafe {
         if (*sk).state == LISTEN {
             return if segment.len > 0 && incoming { Adoption::Listener } else { Adoption::None };
+        }
+        // The kernel's own, from which it resets what it knows no socket for; or one that is done.
+        if (*sk).state == CLOSE {
+            return Adoption::None;
         }
         // A socket that has left the listener, and that `sock_ops` has not told of yet.
         if (*sk).state == SYN_RECV || !conns::get(sk).is_null() {

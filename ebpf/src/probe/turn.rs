@@ -19,10 +19,11 @@ use stormdrill_wire::{abi::health, conn::Conn, flow::Flow, ring::RING};
 
 use crate::{conns, count, hook::Called, scratch::Scratch};
 
-/// Looks at the mark in a glance, and glances before a segment is given up: together some hundred microseconds, far more than a run
-/// takes. Two numbers, and two functions that the verifier goes through once each, since it would go through 4096 rounds one by one.
-const LOOKS: u32 = 64;
-const GLANCES: u32 = 64;
+/// Looks at the mark in a glance, and glances before a segment is given up: together some milliseconds. A run takes microseconds, but
+/// a guest's CPU may be halted in one by its host. Two numbers, and two functions that the verifier goes through once each, since it would go
+/// through all rounds one by one.
+const LOOKS: u32 = 256;
+const GLANCES: u32 = 256;
 
 /// What a glance has seen.
 mod seen {
