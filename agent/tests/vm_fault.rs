@@ -129,11 +129,17 @@ fn a_delay_on_loopback_is_felt_once_a_direction() {
         let state = tempfile::tempdir().unwrap();
         lab::serve_http("127.0.0.1:8081");
         let mut client = Client::connect("127.0.0.1:8081");
-        let fault = apply(state.path(), delay(100), Direction::Egress, edge(Role::Downstream, Some("127.0.0.1"), Some(8081)));
-        let begin = Instant::now();
-        client.get("/");
-        // Only what goes to the port is held back: the request, not the answer.
-        assert!((100..150).contains(&begin.elapsed().as_millis()), "{:?}", begin.elapsed());
+        let mut fault = apply(state.path(), delay(100), Direction::Egress, edge(Role::Downstream, Some("127.0.0.1"), Some(8081)));
+        let times: Vec<_> = lab::while_renewing(&mut [&mut fault], || {
+            let mut time = || {
+                let begin = Instant::now();
+                client.get("/");
+                begin.elapsed().as_millis()
+            };
+            (0..5).map(|_| time()).collect()
+        });
+        // Only what goes to the port is held back: the request, not the answer. The machine adds to some of them, not to all.
+        assert!((100..200).contains(times.iter().min().unwrap()), "{times:?}");
         assert!(fault.remove_blocking().error.is_none());
     });
 }
@@ -335,7 +341,7 @@ fn a_cgroups_packets_are_told_from_others_in_both_directions() {
         let procs = group.join("cgroup.procs");
         let ping_from_group = || {
             let line = format!("echo $$ > {} && exec ping -c 1 -W 1 10.9.0.2", procs.display());
-            std::process::Command::new("sh").args(["-c", &line]).output().unwrap().status.success()
+            Command::new("sh").args(["-c", &line]).output().unwrap().status.success()
         };
         assert!(ping_from_group());
         for direction in [Direction::Egress, Direction::Ingress] {
