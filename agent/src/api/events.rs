@@ -25,6 +25,10 @@ use crate::daemon::log::{EventLog, Next};
 /// A line now and then, so that a client that is gone is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// What the events' data hold.
+const STREAM: &str = "The stream. Members of the data: `state` has state, phase and phase_seconds_left; `phase` has phase and seconds; `window` is \
+    one of a result's `windows`; `note` has text; `end` has state, verdict and reason. Comments keep the stream open.";
+
 pub(super) fn operations() -> Vec<Operation> {
     vec![Operation {
         method: "get",
@@ -42,7 +46,7 @@ pub(super) fn operations() -> Vec<Operation> {
         ],
         body: &[],
         answers: &[
-            Answer { status: 200, description: "The stream.", media: "text/event-stream", schema: "Anything" },
+            Answer { status: 200, description: STREAM, media: "text/event-stream", schema: "Anything" },
             Answer { status: 204, description: "The drill has ended and all was told: do not ask again.", media: "", schema: "" },
         ],
         problems: &[Kind::BadRequest, Kind::NotFound],
