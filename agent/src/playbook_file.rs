@@ -35,7 +35,7 @@ impl FromStr for Override {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file cannot be read.
-    #[error("read playbook {}", path.display())]
+    #[error("read {}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,

@@ -151,13 +151,28 @@ async fn events_are_numbered_end_with_the_drill_and_go_on_where_a_client_left() 
     let (stream, _) = tokio::join!(events(&api, &id, None), api.ask("DELETE", &path));
     let (status, text) = stream;
     assert_eq!(status, 200);
+    let (state, text) = text.split_once("\n\n").unwrap();
+    assert!(state.starts_with("event: state\ndata: {\"") && state.contains("\"state\":\"running\""), "{state}");
     assert!(text.starts_with("id: 1\nevent: phase\ndata: {\"phase\":\"baseline\""), "{text}");
     assert!(text.contains("id: 2\nevent: end\ndata: {\"state\":\"aborted\""), "{text}");
     let (_, rest) = events(&api, &id, Some("1")).await;
+    let (state, rest) = rest.split_once("\n\n").unwrap();
+    assert!(state.contains("\"state\":\"aborted\"") && !state.contains("id:"), "{state}");
     assert!(rest.starts_with("id: 2\nevent: end"), "{rest}");
     assert_eq!(events(&api, &id, Some("2")).await, (204, String::new()));
     assert_eq!(events(&api, &id, Some("x")).await.0, 400);
     assert_eq!(events(&api, "nothing", None).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_stream_says_at_once_where_the_drill_stands_although_nothing_happens() {
+    let api = Api::new();
+    let id = api.started(&playbook("attaches", 1)).await;
+    let mut stream = api.send(request("GET", &format!("/v1/drills/{id}/events"), &[], "")).await.into_body();
+    let frame = stream.frame().await.unwrap().unwrap().into_data().unwrap();
+    let expected = "event: state\ndata: {\"state\":\"running\",\"phase\":null,\"phase_seconds_left\":null}\n\n";
+    assert_eq!(String::from_utf8(frame.to_vec()).unwrap(), expected);
+    api.daemon.drills.stop().await;
 }
 
 #[tokio::test]

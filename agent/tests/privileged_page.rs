@@ -103,6 +103,12 @@ const NAMELESS: &str = r#"
     return [...document.querySelectorAll("button, a, input, textarea, [tabindex], dialog")].filter(node => !named(node) && node.id !== "main").map(node => node.outerHTML);
 "#;
 
+/// Tables, and the line that says who answers, that are wider than the room that they have.
+const CUT_OFF: &str = r#"
+    const parts = [...document.querySelectorAll('.scroll, .where')];
+    return parts.filter(node => node.scrollWidth > node.clientWidth).map(node => node.textContent);
+"#;
+
 #[test]
 fn a_drill_is_started_watched_aborted_and_read_in_a_browser() {
     in_namespace(|| {
@@ -112,7 +118,6 @@ fn a_drill_is_started_watched_aborted_and_read_in_a_browser() {
         page.wait_for_text("#edges", "store");
         page.wait_for_text("#playbooks", "<b>fail</b>");
         assert_eq!(page.find(r#"[aria-label="Start broken"]"#).unwrap().attribute("disabled").as_deref(), Some("true"));
-        page.picture("page-idle.png");
 
         // Asked for once, nothing happens yet.
         page.find(r#"[aria-label="Start store-fails"]"#).unwrap().click();
@@ -131,12 +136,6 @@ fn a_drill_is_started_watched_aborted_and_read_in_a_browser() {
         });
         wait_until("hits are shown", || page.find("#running article").unwrap().text().contains("http_status: "));
         page.width(1280, 1000);
-        page.picture("page-running.png");
-        page.prefer(&[("prefers-color-scheme", "dark")]);
-        page.width(390, 1400);
-        page.picture("page-phone.png");
-        page.prefer(&[]);
-        page.width(1280, 1000);
 
         // The same target cannot be disturbed twice.
         page.find(r#"[aria-label="Start store-fails"]"#).unwrap().click();
@@ -152,6 +151,9 @@ fn a_drill_is_started_watched_aborted_and_read_in_a_browser() {
         assert!(page.find("#results li").unwrap().text().contains("aborted through the API"));
         page.find("#results li:first-child button").unwrap().click();
         page.wait_for_text("#results li:first-child .more", "500/s");
+        page.width(390, 1000);
+        assert_eq!(page.run(CUT_OFF), serde_json::json!([]), "a result on a phone");
+        page.width(1280, 1000);
         let report = page.wait_for("#results li:first-child .more a").attribute("href").unwrap();
         page.open(&format!("http://{}{report}", scene.daemon.address));
         page.wait_for_text("h1", "store-fails");
@@ -176,7 +178,6 @@ fn a_pasted_playbook_is_checked_where_it_stands_and_started_with_the_keyboard_al
         page.find("#check").unwrap().type_text(ENTER);
         page.wait_for_text("#yaml-result", "share");
         let line = good.lines().position(|line| line.contains("share")).unwrap() + 1;
-        page.picture("page-problem.png");
         let link = page.find("#yaml-result button").unwrap();
         assert_eq!(link.text(), format!("Line {line}"));
         link.type_text(ENTER);
@@ -242,6 +243,8 @@ fn the_page_is_readable_in_light_and_dark_named_for_screen_readers_still_on_dema
                 let overflow = "return document.documentElement.scrollWidth - document.documentElement.clientWidth";
                 assert_eq!(page.run(overflow), 0, "{theme} {width}");
             }
+            page.width(390, 900);
+            assert_eq!(page.run(CUT_OFF), serde_json::json!([]), "the running drill on a phone");
         }
         assert_eq!(page.run(NAMELESS), serde_json::json!([]));
         let outline = "return ['header', 'nav', 'main', 'h1'].map(tag => document.querySelectorAll(tag).length)";
@@ -253,6 +256,52 @@ fn the_page_is_readable_in_light_and_dark_named_for_screen_readers_still_on_dema
             "try { const s = document.createElement('script'); s.textContent = 'window.hacked = 1'; document.body.append(s) } catch {}",
         );
         assert_eq!(page.run("return window.hacked ?? null"), serde_json::Value::Null);
+        page.stop();
+        scene.daemon.stop();
+    });
+}
+
+/// No test: with `STORMDRILL_PICTURES=DIR` the pictures of the README, taken of one drill from its fault to its report.
+#[test]
+fn pictures_of_a_drill_if_they_are_asked_for() {
+    if std::env::var_os("STORMDRILL_PICTURES").is_none() {
+        return;
+    }
+    in_namespace(|| {
+        let scene = Scene::new("");
+        let folder = scene.agent.path("playbooks");
+        let write = |name: &str, description: &str, fault: u32| {
+            let playbook = Playbook::new(&scene.chain, &scene.store).phases(12, fault, 8);
+            let playbook = playbook.fault("{http_status: {status: 503, share: 30%}, to: store}").expect("downstream QPS increase ≤ 20%");
+            let text = playbook.expect("store amplification <= 1.2").expect("retry ratio recovers within 2 windows").text();
+            let text = text.replace("name: a-test", &format!("name: {name}\ndescription: \"{description}\"")).replace("500ms", "1s");
+            fs::write(folder.join(format!("{name}.yaml")), text).unwrap();
+        };
+        write("store-503", "A third of the store's answers fail", 20);
+        write("store-blip", "The same for six seconds: do the retries stay?", 6);
+        for other in ["broken.yaml", "store-fails.yaml"] {
+            fs::remove_file(folder.join(other)).unwrap();
+        }
+        let start = |name: &str| {
+            let body = format!("{{\"name\": \"{name}\"}}");
+            let (status, drill) = scene.daemon.send("POST", "/v1/drills", "Content-Type: application/json\r\n", &body);
+            assert_eq!(status, 201, "{drill}");
+            serde_json::from_str::<serde_json::Value>(&drill).unwrap()["id"].as_str().unwrap().to_owned()
+        };
+        scene.daemon.ended(&start("store-blip"));
+        let page = scene.open();
+        let id = start("store-503");
+        page.wait_for_text("#running article", "fault, 6 s left");
+        page.whole(1280, 1000);
+        page.picture("page.png");
+        page.prefer(&[("prefers-color-scheme", "dark")]);
+        page.whole(390, 2000);
+        page.picture("page-phone.png");
+        page.prefer(&[]);
+        scene.daemon.ended(&id);
+        page.open(&format!("{}v1/drills/{id}/report", scene.url()));
+        page.whole(1100, 1075);
+        page.picture("report.png");
         page.stop();
         scene.daemon.stop();
     });

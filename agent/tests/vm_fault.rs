@@ -6,6 +6,7 @@ mod lab;
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use lab::{Client, Habit, Peer, apply, arriving, dump, edge, has_no_journal, hold, in_namespace, is_plausible, kill, ping, run, spec};
@@ -128,11 +129,17 @@ fn a_delay_on_loopback_is_felt_once_a_direction() {
         let state = tempfile::tempdir().unwrap();
         lab::serve_http("127.0.0.1:8081");
         let mut client = Client::connect("127.0.0.1:8081");
-        let fault = apply(state.path(), delay(100), Direction::Egress, edge(Role::Downstream, Some("127.0.0.1"), Some(8081)));
-        let begin = Instant::now();
-        client.get("/");
-        // Only what goes to the port is held back: the request, not the answer.
-        assert!((100..150).contains(&begin.elapsed().as_millis()), "{:?}", begin.elapsed());
+        let mut fault = apply(state.path(), delay(100), Direction::Egress, edge(Role::Downstream, Some("127.0.0.1"), Some(8081)));
+        let times: Vec<_> = lab::while_renewing(&mut [&mut fault], || {
+            let mut time = || {
+                let begin = Instant::now();
+                client.get("/");
+                begin.elapsed().as_millis()
+            };
+            (0..5).map(|_| time()).collect()
+        });
+        // Only what goes to the port is held back: the request, not the answer. The machine adds to some of them, not to all.
+        assert!((100..200).contains(times.iter().min().unwrap()), "{times:?}");
         assert!(fault.remove_blocking().error.is_none());
     });
 }
@@ -230,10 +237,10 @@ fn a_killed_agents_delay_ends_by_itself_and_clean_takes_the_rest() {
         let state = tempfile::tempdir().unwrap();
         let before = dump();
         let holder = hold(state.path(), Habit::Renew);
-        lab::wait_until("the delay holds", || ping_once() > 300.0);
+        lab::wait_until("the delay holds", || ping_once().is_some_and(|time| time > 300.0));
         kill(holder);
         let begin = Instant::now();
-        lab::wait_until("the lease runs out", || ping_once() < 100.0);
+        lab::wait_until("the lease runs out", || ping_once().is_some_and(|time| time < 100.0));
         // The lease, and what an emulated processor takes to notice; how exactly it ends is measured on the host (`privileged_fault`).
         assert!(begin.elapsed() < Duration::from_secs(6), "{:?}", begin.elapsed());
         assert_eq!(ifbs().len(), 2, "what is left waits for clean");
@@ -244,9 +251,12 @@ fn a_killed_agents_delay_ends_by_itself_and_clean_takes_the_rest() {
     });
 }
 
-fn ping_once() -> f64 {
-    let text = run("ping", &["-c", "1", "-W", "5", "10.9.0.2"]);
-    text.split_once("time=").unwrap().1.split_whitespace().next().unwrap().parse().unwrap()
+/// The round trip, milliseconds. `None` if there was no answer: the kernel itself stops an interface for a moment when it gets its `clsact`, and drops what
+/// is sent then.
+fn ping_once() -> Option<f64> {
+    let output = Command::new("ping").args(["-c", "1", "-W", "5", "10.9.0.2"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.split_once("time=")?.1.split_whitespace().next()?.parse().ok()
 }
 
 #[test]
@@ -256,7 +266,7 @@ fn a_filter_whose_ifb_is_gone_is_found_and_removed() {
         let state = tempfile::tempdir().unwrap();
         let before = dump();
         let holder = hold(state.path(), Habit::Renew);
-        lab::wait_until("the delay holds", || ping_once() > 300.0);
+        lab::wait_until("the delay holds", || ping_once().is_some_and(|time| time > 300.0));
         kill(holder);
         for ifb in ifbs() {
             run("ip", &["link", "del", &ifb]);
@@ -265,7 +275,7 @@ fn a_filter_whose_ifb_is_gone_is_found_and_removed() {
         let report = clean(elsewhere.path(), Force::No).unwrap();
         assert!(report.is_clean() && report.removed.len() == 2, "{report:?}");
         assert_eq!(dump(), before);
-        assert!(ping_once() < 100.0);
+        assert!(ping_once().is_some_and(|time| time < 100.0));
     });
 }
 
@@ -331,7 +341,7 @@ fn a_cgroups_packets_are_told_from_others_in_both_directions() {
         let procs = group.join("cgroup.procs");
         let ping_from_group = || {
             let line = format!("echo $$ > {} && exec ping -c 1 -W 1 10.9.0.2", procs.display());
-            std::process::Command::new("sh").args(["-c", &line]).output().unwrap().status.success()
+            Command::new("sh").args(["-c", &line]).output().unwrap().status.success()
         };
         assert!(ping_from_group());
         for direction in [Direction::Egress, Direction::Ingress] {

@@ -69,10 +69,13 @@ fn whenever_the_agent_is_killed_its_faults_end_with_the_lease_and_clean_leaves_a
             let tree = trees[usize::try_from(round).unwrap() % trees.len()];
             assert!(tree.plant());
             let before = scene.dump();
-            let child = hold(state.path(), Habit::Flap);
-            // From its first instants on, or when it has begun to work.
-            if !round.is_multiple_of(3) {
-                wait_until("the first fault", || !has_no_journal(state.path()));
+            // From its first instants on, when it has begun to work, or with a fault in place.
+            let habit = if round % 3 == 2 { Habit::Renew } else { Habit::Flap };
+            let child = hold(state.path(), habit);
+            match round % 3 {
+                0 => {}
+                1 => wait_until("the first fault", || !has_no_journal(state.path())),
+                _ => wait_until("something is in place", || scene.dump() != before),
             }
             std::thread::sleep(draws.below(Duration::from_millis(300)));
             lab::kill(child);

@@ -75,7 +75,8 @@ impl Events {
     }
 }
 
-/// One block of lines; `None` for one without data, as comments are that keep the connection open.
+/// One block of lines; `None` for one without data, as comments are that keep the connection open, and for one without a number, as the
+/// `state` is that each stream begins with: numbered events say the same.
 fn parse(block: &str) -> Option<Event> {
     let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
     let data = serde_json::from_str(field("data")?).ok()?;
@@ -93,6 +94,7 @@ mod tests {
         let event = parse("id: 7\nevent: note\ndata: {\"text\": \"x\"}\n\n");
         assert_eq!(event, Some(Event { id: 7, kind: "note".to_owned(), data: json!({ "text": "x" }) }));
         assert_eq!(parse(": \n\n"), None);
+        assert_eq!(parse("event: state\ndata: {}\n\n"), None);
         assert_eq!(parse("id: x\nevent: note\ndata: {}\n\n"), None);
     }
 }

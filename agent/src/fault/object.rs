@@ -152,6 +152,8 @@ impl Object {
         }
         let (prefixes, peers) = (selection.prefixes(), selection.peer_prefixes());
         let mut ebpf = EbpfLoader::new()
+            // The programs look at packets and at our own maps, at no structure of the kernel: its types, whose reading takes longer than all else, are not needed.
+            .btf(None)
             .map_max_entries("ADDRESSES", u32::try_from(prefixes.len()).unwrap_or(u32::MAX).max(1))
             .map_max_entries("PEERS", u32::try_from(peers.len()).unwrap_or(u32::MAX).max(1))
             .map_max_entries("KNOWN_ADDRESSES", if prefixes.is_empty() { 1 } else { KNOWN })

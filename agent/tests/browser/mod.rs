@@ -42,6 +42,7 @@ impl Browser {
             "--headless=new",
             // Chromium's sandbox does not work for root.
             "--no-sandbox",
+            "--hide-scrollbars",
             "--disable-dev-shm-usage",
             "--disable-gpu",
             "--no-proxy-server",
@@ -110,6 +111,13 @@ impl Browser {
     pub(crate) fn width(&self, width: u32, height: u32) {
         let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.devtools("Emulation.setDeviceMetricsOverride", &metrics);
+    }
+
+    /// As wide as this, and as high as the page then is, but not higher than `most`.
+    pub(crate) fn whole(&self, width: u32, most: u32) {
+        self.width(width, 600);
+        let height = self.run("return document.documentElement.scrollHeight").as_u64().unwrap();
+        self.width(width, u32::try_from(height).unwrap().min(most));
     }
 
     /// Keeps what can be seen as a picture, if a folder for pictures is given by `STORMDRILL_PICTURES`.

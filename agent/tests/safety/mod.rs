@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::mount::{MsFlags, mount, umount};
@@ -262,17 +262,6 @@ impl Scene {
         // SAFETY: between fork and exec the child makes system calls and a few allocations; glibc keeps its allocator usable there.
         unsafe { command.pre_exec(move || enter(&group)) };
         command
-    }
-
-    /// Starts a drill; its output goes to `log` in the agent's folder.
-    pub(crate) fn start(&self, playbook: &str) -> Child {
-        let path = self.agent.write(playbook);
-        let log = File::create(self.agent.path("log")).unwrap();
-        self.command(&["run", path.to_str().unwrap()]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap()
-    }
-
-    pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(self.agent.path("log")).unwrap()
     }
 
     /// Runs `stormdrill clean` with success, and gives what it printed.

@@ -57,8 +57,8 @@ async function details(id) {
     make("tr", {},
       make("td", {}, badge(one.verdict)),
       make("td", { class: "text" }, one.text, one.reason && make("p", {}, one.reason)),
-      make("td", {}, quantity(one.observed, one.unit)),
-      make("td", {}, quantity(one.limit, one.unit))));
+      make("td", { "data-head": "Observed" }, quantity(one.observed, one.unit)),
+      make("td", { "data-head": "Limit" }, quantity(one.limit, one.unit))));
   const table = rows.length
     ? make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows)))
     : make("p", {}, "Its playbook expects nothing.");

@@ -49,6 +49,7 @@ class Card {
         make("table", {}, make("thead", {}, head), this.rows)),
       this.notes, this.problem);
     byId("running").append(this.node);
+    this.tick();
     this.clock = setInterval(() => this.tick(), 1000);
     const onEvent = (kind, data) => {
       if (kind === "phase") {
@@ -88,7 +89,7 @@ class Card {
   }
 
   tick() {
-    this.left.textContent = this.until ? `${this.name}, ${seconds((this.until - Date.now()) / 1000)} left` : this.name || "";
+    this.left.textContent = this.until ? `${this.name}, ${seconds((this.until - Date.now()) / 1000)} left` : this.name || "starting";
   }
 
   window(window) {

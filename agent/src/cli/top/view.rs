@@ -92,7 +92,7 @@ fn edge_table(model: &Model, width: u16) -> Table<'_> {
 
 fn running_table(model: &Model) -> Table<'_> {
     let row = |drill: &Drill| {
-        let phase = drill.phase.clone().unwrap_or_default();
+        let phase = drill.phase.clone().unwrap_or_else(|| "starting".to_owned());
         let phase = match drill.left {
             Some(left) => format!("{phase}, {left:.0} s left"),
             None => phase,

@@ -158,6 +158,12 @@ fn a_rise_is_listed_unless_an_expectation_names_the_edge() {
     assert!(markdown::render(&run).contains("db rose to 3x of its baseline per ingress request"));
     run.expectations[0].text = "DB amplification <= 2".to_owned();
     assert_eq!(risen::unnamed(&run), []);
+    // What is expected of all that is downstream is about the only edge.
+    let mut only = run.clone();
+    only.expectations[0].text = "downstream QPS increase <= 20%".to_owned();
+    let several = risen::unnamed(&only);
+    only.edges.retain(|edge| edge.name == "db");
+    assert_eq!((several.len(), risen::unnamed(&only)), (1, vec![]));
     // Five requests more are no rise.
     let mut calm = run;
     calm.expectations.clear();
