@@ -48,7 +48,9 @@ fn main() {
     // What `cargo test` and `cargo bench` add is of no meaning here; a number is how many pairs there are.
     let pairs = std::env::args().find_map(|argument| argument.parse().ok()).unwrap_or(PAIRS);
     println!("kernel {}, {pairs} pairs each\n", stormdrill::fault::capability::kernel_release());
-    println!("| load | watcher | requests a second, with over without | processor time a request, with over without |\n|---|---|---:|---:|");
+    println!(
+        "| load | watcher | requests a second, with over without | processor time a request, with over without |\n|---|---|---:|---:|"
+    );
     for load in [Load::nginx(), Load::redis()] {
         // Caches, connections and the clock of the processor settle.
         load.run();

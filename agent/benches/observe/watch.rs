@@ -15,7 +15,9 @@ use crate::load::{Amount, Load};
 
 /// A counting script as one writes it: reads of the servers that brought something.
 const SCRIPT: &str = "tracepoint:syscalls:sys_exit_recvfrom,tracepoint:syscalls:sys_exit_read \
-                      /(comm == \"nginx\" || comm == \"redis-server\") && args.ret > 0/ { @[pid] = count(); } BEGIN { printf(\"ready\\n\"); }";
+                      /(comm == \"nginx\" || comm == \"redis-server\") && args->ret > 0/ { @[pid] = count(); } BEGIN { printf(\"ready\\n\"); }";
+/// It needs the kernel's list of tracepoints, which is not mounted everywhere; the mount goes with the process.
+const MOUNT_AND_TRACE: &str = "mount -t tracefs tracefs /sys/kernel/tracing; exec bpftrace -e \"$0\"";
 const STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 
 /// Who watches.
@@ -69,7 +71,9 @@ impl Watcher {
                 Watching::Process { child, watcher: self }
             }
             Self::Bpftrace => {
-                let mut child = Command::new("bpftrace").args(["-e", SCRIPT]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+                let mut command = Command::new("unshare");
+                command.args(["--mount", "sh", "-c", MOUNT_AND_TRACE, SCRIPT]);
+                let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
                 let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
                 while lines.next().unwrap().unwrap() != "ready" {}
                 std::thread::spawn(move || lines.for_each(drop));
@@ -135,7 +139,10 @@ pub(crate) fn hook_cost(load: &Load) -> String {
     let [runs, nanoseconds] = totals();
     fs::write(STATS, before).unwrap();
     drop(probe);
-    format!("A run of a hook took {:.0} ns in the mean of {runs}, with what the kernel's measuring adds.", nanoseconds as f64 / runs.max(1) as f64)
+    format!(
+        "A run of a hook took {:.0} ns in the mean of {runs}, with what the kernel's measuring adds.",
+        nanoseconds as f64 / runs.max(1) as f64
+    )
 }
 
 /// Runs of all programs that this process holds, and the nanoseconds that they took.
