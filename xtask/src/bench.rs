@@ -22,20 +22,30 @@ pub(crate) struct Options {
 enum What {
     /// Faults on one to ten thousand targets: to apply, to remove, and a packet
     Fault,
+    /// Counting: the requests a second that nginx and Redis still serve, and the processor's time a request
+    Observe,
 }
 
 /// The task.
 pub(crate) fn run(options: &Options) -> Result<()> {
     setup::ensure(&[Part::Build], None)?;
     bpf::ensure_fresh(None)?;
-    let What::Fault = options.what;
     let mut cargo = command::cargo();
-    cargo.args(["bench", "--package", "stormdrill", "--features", "privileged-tests", "--bench", "fault"]).current_dir(paths::workspace());
-    match tcset() {
-        Ok(program) => {
-            cargo.env("STORMDRILL_TCSET", program);
+    cargo.args(["bench", "--package", "stormdrill", "--features", "privileged-tests", "--bench"]).current_dir(paths::workspace());
+    match options.what {
+        What::Fault => {
+            cargo.arg("fault");
+            match tcset() {
+                Ok(program) => {
+                    cargo.env("STORMDRILL_TCSET", program);
+                }
+                Err(error) => say::step(format!("without tcconfig: {error:#}")),
+            }
         }
-        Err(error) => say::step(format!("without tcconfig: {error:#}")),
+        What::Observe => {
+            setup::ensure(&[Part::Test, Part::Bench], None)?;
+            cargo.arg("observe");
+        }
     }
     command::run(&mut cargo)
 }

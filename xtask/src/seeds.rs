@@ -1,8 +1,8 @@
 //! `cargo xtask seeds`: what three articles claim about retries, tried on the real systems that they name.
 //!
-//! One module a system starts its servers, runs drills against them and returns what it found as data, which is kept as JSON below
-//! `target/seeds/`. `docs/seeds.md` is rendered from that data alone, so that every number in it is one of a run. All of it happens in a network
-//! namespace of its own.
+//! One module a system starts its servers, runs drills against them and returns what it found as data, which is kept as JSON in `docs/seeds/`.
+//! `docs/seeds.md` is rendered from that data alone, so that every number in it is one of a run, and a system that is run again changes its own part. All of it
+//! happens in a network namespace of its own.
 
 mod claims;
 mod drill;
@@ -137,7 +137,7 @@ fn inside(options: &Options) -> Result<ExitCode> {
 }
 
 fn save(section: &Section, partial: bool) -> Result<()> {
-    let folder = rig::folder().join(if partial { "partial" } else { "results" });
+    let folder = if partial { rig::folder().join("partial") } else { render::results() };
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let path = folder.join(section.name.as_str()).with_extension("json");
     let text = serde_json::to_string_pretty(section).context("the results are not JSON")?;

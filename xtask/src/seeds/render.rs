@@ -1,19 +1,25 @@
 //! `docs/seeds.md`, from what the runs left as JSON.
 
 use std::fs;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 
 use super::claims::{ARTICLES, CLAIMS};
 use super::result::{Section, Table, Verdict};
-use super::{rig, systems};
+use super::systems;
 use crate::{command, paths, say};
+
+/// Where the last whole run of each system is kept.
+pub(crate) fn results() -> PathBuf {
+    paths::workspace().join("docs/seeds")
+}
 
 /// Writes the page.
 pub(crate) fn page() -> Result<()> {
     let mut sections: Vec<Section> = Vec::new();
     for system in systems::ALL {
-        let path = rig::folder().join("results").join(system.name).with_extension("json");
+        let path = results().join(system.name).with_extension("json");
         let Ok(text) = fs::read_to_string(&path) else {
             say::step(format!("no results of {} yet: run `cargo xtask seeds --only {}`", system.name, system.name));
             continue;
@@ -45,8 +51,8 @@ const INTRODUCTION: &str = "# The systems behind the advice
 
 Four articles say how retries multiply, how nginx, Envoy, gRPC, Redis and MySQL behave, and what to do about it. Here each of their claims that a
 machine of one's own can check has been tried on the real system, with stormdrill injecting the fault and counting. This page is written by
-`cargo xtask seeds` from that run: every measured number is one of it, and none is copied from an article. `cargo xtask seeds --only NAME` repeats
-one section. The playbooks of the drills are then in `target/seeds/NAME/`, beside the results.
+`cargo xtask seeds` from what its runs left in `docs/seeds/`: every measured number is one of a run, and none is copied from an article. `cargo xtask seeds --only
+NAME` repeats one section. The playbooks of the drills are then in `target/seeds/NAME/`.
 
 *Reproduced* means that the real system did what the claim says; *in part* and *refuted* say beside it what it did instead.
 ";

@@ -17,6 +17,8 @@ pub(crate) enum Part {
     Test,
     /// The systems that the drills of `seeds` are about.
     Seeds,
+    /// What measurements are compared with.
+    Bench,
 }
 
 /// One thing that is needed.
@@ -76,6 +78,7 @@ pub(super) const NEEDS: &[Need] = &[
     need(Part::Seeds, "redis-server", "redis-server"),
     need(Part::Seeds, "mariadbd", "mariadb-server"),
     need(Part::Seeds, "/usr/share/doc/python3-venv", "python3-venv"),
+    need(Part::Bench, "bpftrace", "bpftrace"),
 ];
 
 /// Debian's second route to a BPF core.
