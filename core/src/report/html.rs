@@ -83,45 +83,28 @@ fn badge(verdict: &str) -> Markup {
 }
 
 fn expectations(run: &Run) -> Markup {
-    let [_, _, observed, limit, interval, _] = VERDICT_HEADS;
+    let [_, _, observed, limit, interval, windows, _] = VERDICT_HEADS;
     html! {
         section {
             h2 { "Expectations" }
             p.meta { "On each line the wide bar is the interval, the tick in it the observed value, and the long tick the limit." }
-            @for view in &run.expectations { (expectation(view, [observed, limit, interval])) }
+            @for view in &run.expectations { (expectation(view, [observed, limit, interval, windows])) }
         }
     }
 }
 
-fn expectation(view: &ExpectationView, heads: [&str; 3]) -> Markup {
-    let [_, _, observed, limit, interval, why] = text::row(view);
+fn expectation(view: &ExpectationView, heads: [&str; 4]) -> Markup {
+    let [_, _, observed, limit, interval, windows, why] = text::row(view);
     html! {
         article.expectation {
             h3 { (badge(&view.verdict)) " " code { (view.text) } }
             dl {
-                @for (head, value) in heads.into_iter().zip([observed, limit, interval]) { div { dt { (head) } dd { (value) } } }
-                div { dt { "judged on" } dd { (view.phase) ", windows " (ranges(&view.windows)) } }
+                @for (head, value) in heads.into_iter().zip([observed, limit, interval, windows]) { div { dt { (head) } dd { (value) } } }
             }
             (figure::interval(view))
             @if !why.is_empty() { p { (why) } }
         }
     }
-}
-
-/// `1-4, 6`: consecutive numbers drawn together.
-fn ranges(numbers: &[u32]) -> String {
-    let mut spans: Vec<(u32, u32)> = Vec::new();
-    for &number in numbers {
-        match spans.last_mut() {
-            Some((_, end)) if end.checked_add(1) == Some(number) => *end = number,
-            _ => spans.push((number, number)),
-        }
-    }
-    if spans.is_empty() {
-        return "none".to_owned();
-    }
-    let spelled = spans.iter().map(|(start, end)| if start == end { start.to_string() } else { format!("{start}-{end}") });
-    spelled.collect::<Vec<_>>().join(", ")
 }
 
 fn findings(run: &Run) -> Markup {

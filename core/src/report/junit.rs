@@ -102,18 +102,13 @@ impl Case {
             "inconclusive" => Kind::Skipped,
             _ => Kind::Error,
         };
-        let [_, _, observed, limit, interval, _] = text::row(view);
-        let windows: Vec<String> = view.windows.iter().map(u32::to_string).collect();
+        let [_, _, observed, limit, interval, windows, _] = text::row(view);
         Self {
             name: view.text.clone(),
             kind,
             message: view.reason.clone().unwrap_or_else(|| view.verdict.clone()),
             verdict: view.verdict.clone(),
-            details: format!(
-                "observed {observed}, limit {limit}, 90% interval {interval}, {} phase, windows {}",
-                view.phase,
-                windows.join(" ")
-            ),
+            details: format!("observed {observed}, limit {limit}, 90% interval {interval}, windows {windows}"),
             whole_drill: false,
         }
     }

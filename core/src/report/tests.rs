@@ -193,8 +193,8 @@ fn a_written_result_reads_back_the_same() {
 fn verdicts_read_as_rows() {
     let rows = text::verdicts(&Run::of(&result()));
     assert_eq!(rows.len(), 2);
-    let [verdict, _, observed, limit, interval, why] = &rows[0];
-    assert_eq!([verdict, observed, limit], ["fail", "200%", "20%"]);
+    let [verdict, _, observed, limit, interval, windows, why] = &rows[0];
+    assert_eq!([verdict, observed, limit, windows], ["fail", "200%", "20%", "0-11 (fault)"]);
     assert!(interval.starts_with("17") && interval.contains("% to 22"), "{interval}");
     assert!(why.contains("is above the limit"), "{why}");
 }

@@ -4,7 +4,7 @@ use super::json::{ExpectationView, Run};
 use crate::judge;
 
 /// Column heads of [`verdicts`].
-pub const VERDICT_HEADS: [&str; 6] = ["verdict", "expectation", "observed", "limit", "90% interval", "why"];
+pub const VERDICT_HEADS: [&str; 7] = ["verdict", "expectation", "observed", "limit", "90% interval", "windows", "why"];
 
 /// A value with its unit as people write it: `12.5%`, `120/s`, `1.93x`, `1.24 s`, `2 windows`.
 #[must_use]
@@ -14,11 +14,11 @@ pub fn quantity(value: f64, unit: &str) -> String {
 
 /// One row for each expectation, in the order of [`VERDICT_HEADS`].
 #[must_use]
-pub fn verdicts(run: &Run) -> Vec<[String; 6]> {
+pub fn verdicts(run: &Run) -> Vec<[String; 7]> {
     run.expectations.iter().map(row).collect()
 }
 
-pub(super) fn row(view: &ExpectationView) -> [String; 6] {
+pub(super) fn row(view: &ExpectationView) -> [String; 7] {
     let spelled = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| quantity(value, &view.unit));
     let interval = match view.interval {
         Some([lo, Some(hi)]) => format!("{} to {}", spelled(lo), quantity(hi, &view.unit)),
@@ -31,6 +31,23 @@ pub(super) fn row(view: &ExpectationView) -> [String; 6] {
         spelled(view.observed),
         spelled(view.limit),
         interval,
+        format!("{} ({})", ranges(&view.windows), view.phase),
         view.reason.clone().unwrap_or_default(),
     ]
+}
+
+/// `1-4, 6`: consecutive numbers drawn together.
+fn ranges(numbers: &[u32]) -> String {
+    let mut spans: Vec<(u32, u32)> = Vec::new();
+    for &number in numbers {
+        match spans.last_mut() {
+            Some((_, end)) if end.checked_add(1) == Some(number) => *end = number,
+            _ => spans.push((number, number)),
+        }
+    }
+    if spans.is_empty() {
+        return "none".to_owned();
+    }
+    let spelled = spans.iter().map(|(start, end)| if start == end { start.to_string() } else { format!("{start}-{end}") });
+    spelled.collect::<Vec<_>>().join(", ")
 }
