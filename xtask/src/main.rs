@@ -9,6 +9,7 @@ mod check;
 mod command;
 mod demo;
 mod deny;
+mod fuzz;
 mod fuzz_api;
 mod fuzz_playbooks;
 #[path = "../../agent/build/objects.rs"]
@@ -54,12 +55,14 @@ enum Task {
     Tidy,
     /// Licences, duplicates and sources of the dependencies
     Deny,
-    /// Measure what faults cost, beside other tools
+    /// Measure what faults and counting cost, beside other tools
     Bench(bench::Options),
     /// Two drills against the lab's chain of services
     Demo,
     /// schemathesis against the running daemon
     FuzzApi(fuzz_api::Options),
+    /// LLVM's fuzzer on the recognisers, for so many minutes each
+    Fuzz(fuzz::Options),
     /// Hostile playbooks and lines of `expect:`, for so many minutes
     FuzzPlaybooks(fuzz_playbooks::Options),
     /// Every shipped playbook so many times on a service that passes it and on one that fails it
@@ -96,6 +99,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Bench(options) => bench::run(&options)?,
         Task::Demo => demo::run()?,
         Task::FuzzApi(options) => fuzz_api::run(&options)?,
+        Task::Fuzz(options) => fuzz::run(&options)?,
         Task::FuzzPlaybooks(options) => fuzz_playbooks::run(&options)?,
         Task::Playbooks(options) => return seeds::repeat(&options),
         Task::Simulate(options) => simulate::run(&options)?,

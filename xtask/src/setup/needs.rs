@@ -19,6 +19,8 @@ pub(crate) enum Part {
     Seeds,
     /// What measurements are compared with.
     Bench,
+    /// LLVM's fuzzer.
+    Fuzz,
 }
 
 /// One thing that is needed.
@@ -79,6 +81,7 @@ pub(super) const NEEDS: &[Need] = &[
     need(Part::Seeds, "mariadbd", "mariadb-server"),
     need(Part::Seeds, "/usr/share/doc/python3-venv", "python3-venv"),
     need(Part::Bench, "bpftrace", "bpftrace"),
+    need(Part::Fuzz, "c++", "g++"),
 ];
 
 /// Debian's second route to a BPF core.
