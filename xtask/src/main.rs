@@ -9,6 +9,7 @@ mod check;
 mod command;
 mod demo;
 mod deny;
+mod dist;
 mod fuzz;
 mod fuzz_api;
 mod fuzz_playbooks;
@@ -55,6 +56,8 @@ enum Task {
     Tidy,
     /// Licences, duplicates and sources of the dependencies
     Deny,
+    /// An archive of the binaries and what belongs to them, in target/dist
+    Dist,
     /// Measure what faults and counting cost, beside other tools
     Bench(bench::Options),
     /// Two drills against the lab's chain of services
@@ -96,6 +99,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Ci => return test::run(&test::Options::all(), true),
         Task::Tidy => tidy::run()?,
         Task::Deny => deny::run()?,
+        Task::Dist => dist::run()?,
         Task::Bench(options) => bench::run(&options)?,
         Task::Demo => demo::run()?,
         Task::FuzzApi(options) => fuzz_api::run(&options)?,
