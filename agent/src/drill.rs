@@ -79,7 +79,7 @@ pub fn carry_out(
     let (outcome, load) = runtime.block_on(async {
         // First of all, so that a signal that comes while the probe is loaded ends the drill in good order.
         let mut abort = abort().map_err(DrillError::Runtime)?;
-        let prepared = Plane::new(state_dir).sparing(own_ports::listening()).prepare(targets(playbook)).await?;
+        let prepared = Plane::new(state_dir).sparing(own_ports::spared()).prepare(targets(playbook)).await?;
         leave_no_leftovers(state_dir, &mut |line| progress.note(line))?;
         let cgroup = host::scope(&playbook.scope, state_dir)?;
         let probe = Probe::attach_to_edges(&ProbeConfig {

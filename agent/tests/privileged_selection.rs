@@ -414,3 +414,35 @@ fn whenever_the_agent_of_a_redirected_fault_is_killed_clean_leaves_the_tables_as
         lab::survives_kills(10);
     });
 }
+
+#[test]
+fn the_interfaces_are_those_of_what_is_selected_not_of_the_wider_edge() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        run("ip", &["link", "add", "wan0", "type", "ifb"]);
+        run("ip", &["link", "set", "wan0", "up"]);
+        run("ip", &["route", "add", "default", "dev", "wan0"]);
+        let everywhere = edge(Role::Downstream, None, Some(9999));
+        let select = Select { addresses: vec![network("10.9.0.2/32")], ..Select::default() };
+        let fault = apply(state.path(), towards(FaultKind::Loss { share: 1.0 }, select), everywhere);
+        assert_eq!(arriving(&peer, 50, 9999, "10.9.0.2"), 0);
+        assert!(fault.remove_blocking().error.is_none());
+        // What is served at an address of this host is asked for from elsewhere, too.
+        let served = edge(Role::Ingress, Some("10.9.0.1"), Some(9999));
+        let fault = apply(
+            state.path(),
+            FaultSpec { direction: Direction::Ingress, ..towards(FaultKind::Loss { share: 1.0 }, Select::default()) },
+            served,
+        );
+        let socket = UdpSocket::bind("10.9.0.1:9999").unwrap();
+        peer.run(|| {
+            let socket = UdpSocket::bind("10.9.0.2:0").unwrap();
+            (0..50).for_each(|_| assert_eq!(socket.send_to(b"packet", "10.9.0.1:9999").unwrap(), 6));
+        });
+        let removal = fault.remove_blocking();
+        assert_eq!(removal.outcomes[0].counts.hit, 50);
+        socket.set_nonblocking(true).unwrap();
+        assert_eq!(socket.recv(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    });
+}

@@ -75,6 +75,18 @@ impl FaultSpec {
         }
     }
 
+    /// What carries it out where there is no netem; `None` if only netem can, and for what is not done to packets.
+    #[must_use]
+    pub const fn without_netem(&self) -> Option<Backend> {
+        // What only netem can be told must not be dropped in silence.
+        let is_tuned = self.tuning.ecn || self.tuning.limit.is_some() || self.tuning.seed.is_some();
+        match &self.kind {
+            FaultKind::Loss { .. } | FaultKind::Partition if !is_tuned => Some(Backend::EbpfDrop),
+            FaultKind::Rate(limit) if limit.is_plain() && !is_tuned => Some(Backend::Tbf),
+            _ => None,
+        }
+    }
+
     /// Whether two faults select the same packets where their directions meet, so that one netem there serves both.
     #[must_use]
     pub fn selects_as(&self, other: &Self) -> bool {

@@ -88,7 +88,10 @@ pub fn plan(playbook: &Playbook, facts: &HostFacts) -> Plan {
     for spec in &playbook.faults {
         let edge = playbook.edges.iter().find(|edge| edge.name == spec.to);
         let shared = shares_netem(&faults, spec);
-        faults.push(fault(spec, edge, shared, facts));
+        // Of several on the same packets only netem can do all.
+        let is_alone =
+            !playbook.faults.iter().any(|other| !std::ptr::eq(other, spec) && other.kind.is_of_packets() && other.selects_as(spec));
+        faults.push(fault(spec, edge, shared, is_alone, facts));
     }
     let needs = needs(&[Feature::Cgroup2, Feature::SkStorage], facts);
     let all = needs.iter().chain(faults.iter().flat_map(|fault| &fault.needs));
@@ -124,8 +127,8 @@ fn shares_netem(before: &[PlannedFault], spec: &FaultSpec) -> Option<(usize, Dir
     before.iter().position(same).and_then(|index| Some((index, before.get(index)?.spec.direction)))
 }
 
-fn fault(spec: &FaultSpec, edge: Option<&EdgeSpec>, shared: Option<(usize, Direction)>, facts: &HostFacts) -> PlannedFault {
-    let (backend, fallback) = backend(&spec.kind, facts);
+fn fault(spec: &FaultSpec, edge: Option<&EdgeSpec>, shared: Option<(usize, Direction)>, is_alone: bool, facts: &HostFacts) -> PlannedFault {
+    let (backend, fallback) = backend(spec, is_alone, facts);
     let features: &[Feature] = match backend {
         Backend::Netem => &[Feature::SchIngress, Feature::ClsBpf, Feature::ActMirred, Feature::Ifb, Feature::SchNetem],
         Backend::EbpfDrop | Backend::EbpfHttpStatus => &[Feature::SchIngress, Feature::ClsBpf],
@@ -141,15 +144,14 @@ fn fault(spec: &FaultSpec, edge: Option<&EdgeSpec>, shared: Option<(usize, Direc
     PlannedFault { spec: spec.clone(), backend, fallback, selects, steps, needs, notes }
 }
 
-fn backend(kind: &FaultKind, facts: &HostFacts) -> (Backend, Option<Backend>) {
-    let netem = facts.presence(Feature::SchNetem);
-    let without = match kind {
+fn backend(spec: &FaultSpec, is_alone: bool, facts: &HostFacts) -> (Backend, Option<Backend>) {
+    match spec.kind {
         FaultKind::HttpStatus { .. } => return (Backend::EbpfHttpStatus, None),
         FaultKind::Refuse { .. } => return (Backend::CgroupConnect, None),
-        FaultKind::Loss { .. } | FaultKind::Partition => Backend::EbpfDrop,
-        FaultKind::Rate(limit) if limit.is_plain() => Backend::Tbf,
-        _ => return (Backend::Netem, None),
-    };
+        _ => {}
+    }
+    let Some(without) = spec.without_netem().filter(|_| is_alone) else { return (Backend::Netem, None) };
+    let netem = facts.presence(Feature::SchNetem);
     match netem {
         Presence::Missing => (without, None),
         Presence::Unknown => (Backend::Netem, Some(without)),

@@ -1,7 +1,8 @@
 //! Tables of netem's delay distributions: quantiles in units of 1/8192 of the jitter.
 //!
-//! They are computed, so that no file of another package is needed. Each has mean 0 and, but for what 16 bits cut off the heavy
-//! tails at four times the jitter, standard deviation 1.
+//! They are computed, so that no file of another package is needed, by the formulas of iproute2's own tables: the same words mean the same delays. Each has mean
+//! 0 but for what 16 bits cut off the heavy tails at four times the jitter. The standard deviation of `normal` is 1; iproute2's Pareto tables have less, since it
+//! scales them by 4/3, the reciprocal of their variance.
 
 use std::sync::OnceLock;
 
@@ -21,7 +22,7 @@ pub(crate) fn table(distribution: Distribution) -> Option<&'static [i16]> {
         Distribution::Uniform => None,
         Distribution::Normal => Some(NORMAL.get_or_init(|| tabulate(normal))),
         Distribution::Pareto => Some(PARETO.get_or_init(|| tabulate(pareto))),
-        Distribution::ParetoNormal => Some(PARETO_NORMAL.get_or_init(|| tabulate(|p| f64::midpoint(normal(p), pareto(p))))),
+        Distribution::ParetoNormal => Some(PARETO_NORMAL.get_or_init(|| tabulate(|p| 0.25 * normal(p) + 0.75 * pareto(p)))),
     }
 }
 
@@ -35,9 +36,9 @@ fn tabulate(quantile: impl Fn(f64) -> f64) -> Vec<i16> {
         .collect()
 }
 
-/// Pareto's quantile with shape 3, shifted to mean 0 and scaled to deviation 1 (its mean is 3/2, its variance 3/4).
+/// Pareto's quantile with shape 3, shifted to mean 0 (its mean is 3/2) and scaled as iproute2 scales it.
 fn pareto(p: f64) -> f64 {
-    ((1.0 - p).powf(-1.0 / 3.0) - 1.5) / 0.75_f64.sqrt()
+    ((1.0 - p).powf(-1.0 / 3.0) - 1.5) * 4.0 / 3.0
 }
 
 /// The normal quantile: bisection on the distribution function, which is plenty for a table that is made once.
@@ -91,6 +92,15 @@ mod tests {
         let (mean, deviation) = moments(Distribution::Pareto);
         assert!(mean.abs() < 0.05, "{mean}");
         assert!((0.7..=1.0).contains(&deviation), "{deviation}");
+    }
+
+    #[test]
+    fn the_words_mean_what_they_mean_to_tc() {
+        // The first entry and the middle one of iproute2 6.1's pareto.dist, and the middle one of its paretonormal.dist, whose ends are drawn.
+        let (pareto, both) = (table(Distribution::Pareto).unwrap(), table(Distribution::ParetoNormal).unwrap());
+        for (ours, theirs) in [(pareto[0], -5461), (pareto[2048], -2622), (both[2048], -1966)] {
+            assert!((ours - theirs).abs() <= 2, "{ours} for {theirs}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Where an edge's packets pass: which interfaces, which hooks.
 //!
-//! A named interface is taken. Else, an edge with an address: the interface of the route to it, which is loopback when the address is
-//! this host's own. A downstream edge with a port only: loopback if a listener of this host has the port, else the interface of the
+//! A named interface is taken. Else, where networks are known (the fault's own selection, or the edge's address): the interface of the route to each,
+//! which is loopback when the address is this host's own. Of an ingress edge that is the route to the callers that are selected; where they are not, loopback and the
+//! interface that has the served address. A downstream edge with a port only: loopback if a listener of this host has the port, else the interface of the
 //! default route. An ingress edge without an address: loopback and the interface of the default route, since callers may be on either.
 
 use std::fs;
@@ -14,6 +15,7 @@ use futures_core::Stream as _;
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteType};
 use rtnetlink::{Handle, RouteMessageBuilder};
 use stormdrill_core::edge::{Cidr, EdgeSpec, PortRange, Role};
+use stormdrill_core::fault::Select;
 use thiserror::Error;
 
 use super::link::{self, Link};
@@ -62,7 +64,12 @@ pub enum InterfaceError {
 }
 
 /// The links that an edge's packets pass, with the reason for `plan`.
-pub(crate) fn resolve(netlink: &mut Netlink, edge: &EdgeSpec, named: Option<&str>) -> Result<Vec<(Link, String)>, InterfaceError> {
+pub(crate) fn resolve(
+    netlink: &mut Netlink,
+    edge: &EdgeSpec,
+    select: &Select,
+    named: Option<&str>,
+) -> Result<Vec<(Link, String)>, InterfaceError> {
     let links = link::list(netlink)?;
     let by_name = |name: &str| links.iter().find(|link| link.name == name).cloned();
     let by_index = |index: u32| links.iter().find(|link| link.index == index).cloned();
@@ -71,9 +78,23 @@ pub(crate) fn resolve(netlink: &mut Netlink, edge: &EdgeSpec, named: Option<&str
     let mut found = Vec::new();
     if let Some(name) = named {
         found.push((by_name(name), "named in the playbook".to_owned()));
-    } else if let Some(network) = edge.address.filter(|network| network.prefix > 0) {
-        let index = routed(network)?;
-        found.push((by_index(index), format!("the route to {}", network.address)));
+    } else if let networks @ [_, ..] = networks(edge, select).as_slice() {
+        let mut seen = Vec::new();
+        for network in networks.iter().step_by(networks.len().div_ceil(MOST_ASKED)) {
+            let route = routed(*network)?;
+            let mut indexes = vec![(route.index, format!("the route to {}", network.address))];
+            if route.is_this_host && edge.role == Role::Ingress {
+                indexes.extend(
+                    owner(network.address, &links).map(|index| (index, format!("it has {}, for callers elsewhere", network.address))),
+                );
+            }
+            for (index, why) in indexes {
+                if !seen.contains(&index) {
+                    seen.push(index);
+                    found.push((by_index(index), why));
+                }
+            }
+        }
     } else if edge.role == Role::Ingress {
         found.push((loopback(), "callers on this host".to_owned()));
         if let Some(index) = default_route()? {
@@ -101,15 +122,44 @@ pub(crate) fn resolve(netlink: &mut Netlink, edge: &EdgeSpec, named: Option<&str
 /// How many hosts of a network are tried until one is not this host itself.
 const HOSTS_TRIED: u8 = 4;
 
+/// How many networks are asked for; of more, so many spread over them.
+const MOST_ASKED: usize = 64;
+
+/// The networks at the far end of a fault's packets, as far as they are known: the callers' of an ingress edge, or else the served addresses.
+fn networks(edge: &EdgeSpec, select: &Select) -> Vec<Cidr> {
+    let known = |networks: &[Cidr]| networks.iter().copied().filter(|network| network.prefix > 0).collect::<Vec<_>>();
+    let callers = if edge.role == Role::Ingress { known(&select.peers) } else { Vec::new() };
+    let selected = if callers.is_empty() { known(&select.addresses) } else { callers };
+    if selected.is_empty() { known(edge.address.as_slice()) } else { selected }
+}
+
+/// The interface that has an address of this host; `None` for loopback's own, and where it cannot be told.
+fn owner(address: IpAddr, links: &[Link]) -> Option<u32> {
+    let address = address.to_canonical();
+    let has = |found: &nix::ifaddrs::InterfaceAddress| {
+        let storage = found.address.as_ref();
+        let four = storage.and_then(|storage| storage.as_sockaddr_in()).map(|four| IpAddr::V4(four.ip()));
+        four.or_else(|| storage.and_then(|storage| storage.as_sockaddr_in6()).map(|six| IpAddr::V6(six.ip()))) == Some(address)
+    };
+    let name = nix::ifaddrs::getifaddrs().ok()?.find(has)?.interface_name;
+    links.iter().find(|link| link.name == name && !link.is_loopback).map(|link| link.index)
+}
+
+/// What a route says.
+struct Routed {
+    index: u32,
+    is_this_host: bool,
+}
+
 /// The interface on the route to an address, or to a host of a network that is not this one.
-fn routed(network: Cidr) -> Result<u32, InterfaceError> {
+fn routed(network: Cidr) -> Result<Routed, InterfaceError> {
     let unrouted = |source| InterfaceError::Unrouted { target: network.address.to_string(), source };
     let mut last = None;
     for number in 1..=HOSTS_TRIED {
         let (request, is_single) = request(network, number);
         let route = ask(request)?.map_err(unrouted)?;
         let is_this_host = route.header.kind == RouteType::Local;
-        last = interface_of(&route);
+        last = interface_of(&route).map(|index| Routed { index, is_this_host });
         if is_single || !is_this_host {
             break;
         }
@@ -244,7 +294,7 @@ mod tests {
     }
 
     fn names(edge: &EdgeSpec, named: Option<&str>) -> Result<Vec<String>, InterfaceError> {
-        let found = resolve(&mut Netlink::open()?, edge, named)?;
+        let found = resolve(&mut Netlink::open()?, edge, &Select::default(), named)?;
         Ok(found.into_iter().map(|(link, _)| link.name).collect())
     }
 
@@ -267,6 +317,27 @@ mod tests {
         assert_eq!(names(&edge(Role::Downstream, Some("192.0.2.9"), 80), Some("lo")).unwrap(), ["lo"]);
         let error = names(&edge(Role::Downstream, None, 80), Some("eth99")).unwrap_err();
         assert_eq!(error.to_string(), "there is no interface eth99");
+    }
+
+    #[test]
+    fn what_the_fault_selects_says_more_than_the_edge() {
+        let loopback = Cidr { address: IpAddr::from([127, 0, 0, 5]), prefix: 32 };
+        let callers = Select { peers: vec![loopback], ..Select::default() };
+        let stores = Select { addresses: vec![loopback], ..Select::default() };
+        for (edge, select) in [
+            (edge(Role::Ingress, None, 1), callers),
+            (edge(Role::Downstream, None, 1), stores.clone()),
+            (
+                EdgeSpec { address: Some(Cidr { address: IpAddr::from([0, 0, 0, 0]), prefix: 0 }), ..edge(Role::Downstream, None, 1) },
+                stores,
+            ),
+        ] {
+            let found = resolve(&mut Netlink::open().unwrap(), &edge, &select, None).unwrap();
+            assert_eq!(
+                found.iter().map(|(link, why)| (link.name.as_str(), why.as_str())).collect::<Vec<_>>(),
+                [("lo", "the route to 127.0.0.5")]
+            );
+        }
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(crate) fn backend(specs: &[FaultSpec]) -> Result<Backend, FaultError> {
         FaultKind::Refuse { .. } => return Ok(Backend::CgroupConnect),
         _ => {}
     }
-    let needs_netem = specs.iter().find(|spec| without_netem(spec).is_none());
+    let needs_netem = specs.iter().find(|spec| spec.without_netem().is_none());
     // Of several only netem can do all.
     let needs_netem = needs_netem.or_else(|| specs.get(1));
     if let Some(spec) = needs_netem {
@@ -59,20 +59,9 @@ pub(crate) fn backend(specs: &[FaultSpec]) -> Result<Backend, FaultError> {
     if capability::all_work(&NETEM) {
         return Ok(Backend::Netem);
     }
-    let backend = without_netem(first).unwrap_or(Backend::Netem);
+    let backend = first.without_netem().unwrap_or(Backend::Netem);
     require_all(first.kind.as_str(), if backend == Backend::Tbf { &TBF } else { &CLASSIFIER })?;
     Ok(backend)
-}
-
-/// What does a fault on packets where there is no netem.
-fn without_netem(spec: &FaultSpec) -> Option<Backend> {
-    // What only netem can be told must not be dropped in silence.
-    let is_tuned = spec.tuning.ecn || spec.tuning.limit.is_some() || spec.tuning.seed.is_some();
-    match &spec.kind {
-        FaultKind::Loss { .. } | FaultKind::Partition if !is_tuned => Some(Backend::EbpfDrop),
-        FaultKind::Rate(limit) if limit.is_plain() && !is_tuned => Some(Backend::Tbf),
-        _ => None,
-    }
 }
 
 /// What an acting classifier needs: the last of the chain, which needs the others.

@@ -211,7 +211,7 @@ impl Plane {
                 state_dir: self.state_dir.clone(),
             });
         }
-        let links = interface::resolve(&mut Netlink::open().map_err(InterfaceError::from)?, edge, first.interface.as_deref())?;
+        let links = interface::resolve(&mut Netlink::open().map_err(InterfaceError::from)?, edge, &select, first.interface.as_deref())?;
         let backend = backend(&specs)?;
         let cgroup = first.select.members.as_ref().map(|members| members::directory(members, &self.state_dir)).transpose()?;
         // One for both directions, so that they select the same connections.

@@ -231,6 +231,12 @@ fn what_contradicts_itself_is_refused() {
     refused("    stock:", "    db: {port: 3306}\n    stock:", Conflict, "db", "`db` selects the same connections as `order-db`");
     refused("{cgroup:", "{pid: 1, cgroup:", Conflict, "cgroup", "`scope` has both `cgroup` and `pid`");
     refused("  - {delay", "  - {loss: 1%, to: order-db}\n  - {delay", Conflict, "loss", "`loss` towards `order-db` is injected twice");
+    let two = |kind: &str, first: &str, second: &str| {
+        let one = |address: &str| format!("  - {{{kind}, to: stock, select: {{addresses: [{address}]}}}}\n");
+        parse(&GOOD.replace("  - {delay", &format!("{}{}  - {{delay", one(first), one(second)))).err().unwrap_or_default().len()
+    };
+    assert_eq!((two("refuse: 10%", "10.2.0.1", "10.2.0.2"), two("refuse: 10%", "10.2.0.1", "10.2.0.0/24")), (0, 1));
+    refused("time: 100ms, jitter: 20ms", "time: 5s, jitter: 3s", Code::OutOfRange, "3s", "`jitter` of 3s is more than 2147ms");
     refused("window: 5s", "window: 5s\n  window: 6s", DuplicateKey, "window", "`observe` has `window` twice");
     refused("    stock:", "    order-db: {port: 1}\n    stock:", DuplicateKey, "order-db", "`downstream` has `order-db` twice");
     refused("{port: 3306}", "{protocol: http}", MissingKey, "order-db", "edge `order-db` has neither `port` nor `address`");

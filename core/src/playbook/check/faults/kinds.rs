@@ -11,6 +11,8 @@ use crate::fault::{Distribution, FaultKind, Requests, Tuning};
 use crate::units::{duration, share};
 use crate::wording::nearest;
 
+/// The kernel draws with 32 bits of nanoseconds, and takes what is more for 2^31 - 1 of them.
+const MOST_JITTER: Duration = Duration::from_millis(2147);
 const DELAY: Keys = Keys::new("`delay`", &["time", "jitter", "correlation", "distribution", "table", "slot", "limit", "seed"]);
 const HTTP_STATUS: Keys = Keys::new("`http_status`", &["status", "share", "method", "path"]);
 
@@ -113,12 +115,16 @@ fn delay(entry: &Entry, phases: Option<Phases>, tuning: &mut Tuning, problems: &
     let jitter = match fields.get("jitter") {
         None => Some(Duration::ZERO),
         Some(entry) => fields::quantity(entry, duration::parse, problems).and_then(|jitter| {
-            let Some(time) = time.filter(|time| jitter > *time) else {
-                return Some(jitter);
+            let (most, message, label) = match time.filter(|time| jitter > *time) {
+                Some(time) => (time, "more than the delay itself".to_owned(), "this would reach below zero"),
+                None if jitter > MOST_JITTER => {
+                    (MOST_JITTER, format!("more than {}", duration::print(MOST_JITTER)), "the kernel takes no more")
+                }
+                None => return Some(jitter),
             };
-            let message = format!("`jitter` of {} is more than the delay itself", duration::print(jitter));
+            let message = format!("`jitter` of {} is {message}", duration::print(jitter));
             let draft = Draft::new(Code::OutOfRange, &entry.value.place, message);
-            problems.report(draft.label("this would reach below zero").replace(duration::print(time)));
+            problems.report(draft.label(label).replace(duration::print(most.min(MOST_JITTER))));
             None
         }),
     };

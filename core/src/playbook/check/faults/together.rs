@@ -36,10 +36,18 @@ pub(super) fn check(place: &Place, spec: &FaultSpec, before: &[FaultSpec], edges
 
 fn is_twice(a: &FaultSpec, b: &FaultSpec) -> bool {
     let same = match a.kind {
-        FaultKind::HttpStatus { .. } => meet_in_requests(&a.select.requests, &b.select.requests),
+        FaultKind::HttpStatus { .. } => {
+            meet_in_requests(&a.select.requests, &b.select.requests) && networks_meet(&a.select.addresses, &b.select.addresses)
+        }
+        FaultKind::Refuse { .. } => networks_meet(&a.select.addresses, &b.select.addresses),
         _ => a.select == b.select || !a.kind.is_of_packets(),
     };
     a.kind.as_str() == b.kind.as_str() && a.to == b.to && shares_a_hook(a, b) && same
+}
+
+/// Whether an address can be in both; no networks are all of the edge's.
+fn networks_meet(a: &[Cidr], b: &[Cidr]) -> bool {
+    a.is_empty() || b.is_empty() || a.iter().any(|a| b.iter().any(|b| meet(a, b)))
 }
 
 /// Whether a request can be in both.
@@ -72,7 +80,7 @@ fn may_overlap(a: &FaultSpec, b: &FaultSpec, edges: Option<&[EdgeSpec]>) -> bool
     }
     let (networks_a, networks_b) = (networks(a, edge_a), networks(b, edge_b));
     let (ports_a, ports_b) = (ports(a, edge_a), ports(b, edge_b));
-    let addresses = networks_a.is_empty() || networks_b.is_empty() || networks_a.iter().any(|a| networks_b.iter().any(|b| meet(a, b)));
+    let addresses = networks_meet(&networks_a, &networks_b);
     let ports =
         ports_a.is_empty() || ports_b.is_empty() || ports_a.iter().any(|a| ports_b.iter().any(|b| a.first <= b.last && b.first <= a.last));
     let spares = |spared: &FaultSpec, networks: &[Cidr], ports: &[PortRange]| {
