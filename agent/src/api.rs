@@ -51,6 +51,7 @@ struct Shared {
     daemon: Arc<Daemon>,
     token: RwLock<Option<Arc<str>>>,
     streams: Arc<Semaphore>,
+    checks: Arc<Semaphore>,
     buckets: Mutex<Buckets>,
     document: String,
 }
@@ -61,7 +62,8 @@ impl App {
     pub fn new(daemon: Arc<Daemon>, token: Option<String>) -> Self {
         let streams = Arc::new(Semaphore::new((daemon.config().limits.connections / 2).max(1)));
         let token = RwLock::new(token.map(Arc::from));
-        Self(Arc::new(Shared { daemon, token, streams, buckets: Mutex::default(), document: document() }))
+        let checks = Arc::new(Semaphore::new(1));
+        Self(Arc::new(Shared { daemon, token, streams, checks, buckets: Mutex::default(), document: document() }))
     }
 
     fn daemon(&self) -> &Daemon {
@@ -86,6 +88,18 @@ impl App {
 
     fn document(&self) -> &str {
         &self.0.document
+    }
+
+    /// Does work that takes long beside the thread that answers all clients, one such work at a time: the others have their turn afterwards, and what
+    /// a client costs the host is a processor at most. It goes on though the client may leave.
+    async fn beside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, problem::Problem> {
+        let turn = Arc::clone(&self.0.checks).acquire_owned().await.map_err(|error| problem::internal(&error))?;
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(turn);
+            done
+        });
+        done.await.map_err(|error| problem::internal(&error))
     }
 
     fn stream_permit(&self) -> Option<OwnedSemaphorePermit> {

@@ -1,7 +1,8 @@
 //! `/v1/drills`: start, list, look at, end.
 
 use axum::body::Body;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{FromRequestParts, Path, RawQuery, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{delete, get, post};
@@ -162,7 +163,7 @@ async fn start(State(app): State<App>, headers: HeaderMap, body: Body) -> Result
     }
     let text = body::text(&headers, body, app.daemon().config().limits.body_bytes).await?;
     let request = key.map(|key| Request { key, digest: digest(&media, &text) });
-    let playbook = if is_yaml(&media) { playbooks::given(text, &[])? } else { named(&app, &text).await? };
+    let playbook = if is_yaml(&media) { playbooks::given(&app, text, Vec::new()).await? } else { named(&app, &text).await? };
     let started = app.daemon().begin(playbook, request).await?;
     let status = if started.is_new { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = body::json(status, &view(&app, &started.record));
@@ -200,8 +201,8 @@ async fn named(app: &App, text: &str) -> Result<Playbook, Problem> {
         overrides.push(Override { path, value });
     }
     match (name, playbook) {
-        (Some(name), None) => playbooks::named(app, &name, &overrides).await,
-        (None, Some(text)) => playbooks::given(text, &overrides),
+        (Some(name), None) => playbooks::named(app, &name, overrides).await,
+        (None, Some(text)) => playbooks::given(app, text, overrides).await,
         _ => Err(bad("either `name` or `playbook` is needed, and not both".to_owned())),
     }
 }
@@ -226,12 +227,23 @@ pub(super) fn unknown() -> Problem {
     Problem::new(Kind::NotFound, "there is no drill of that id, or it is kept no longer")
 }
 
-async fn one(State(app): State<App>, Path(id): Path<String>) -> Result<Response, Problem> {
+/// The id in a path. One that is no text, as `%ff`, is no drill's either.
+pub(super) struct Id(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Path::from_request_parts(parts, state).await.map(|Path(id)| Self(id)).map_err(|_| unknown())
+    }
+}
+
+async fn one(State(app): State<App>, Id(id): Id) -> Result<Response, Problem> {
     let (record, _) = app.daemon().drills.get(&id).ok_or_else(unknown)?;
     with_result(&app, &record)
 }
 
-async fn report(State(app): State<App>, Path(id): Path<String>) -> Result<Response, Problem> {
+async fn report(State(app): State<App>, Id(id): Id) -> Result<Response, Problem> {
     app.daemon().drills.get(&id).ok_or_else(unknown)?;
     let result = app.daemon().drills.result(&id)?;
     let result = result.ok_or_else(|| Problem::new(Kind::NotFound, "the drill has no result, or not yet"))?;
@@ -243,7 +255,7 @@ async fn report(State(app): State<App>, Path(id): Path<String>) -> Result<Respon
     Ok(response)
 }
 
-async fn abort(State(app): State<App>, Path(id): Path<String>) -> Result<Response, Problem> {
+async fn abort(State(app): State<App>, Id(id): Id) -> Result<Response, Problem> {
     let record = app.daemon().drills.abort(&id, "aborted through the API").await.ok_or_else(unknown)?;
     with_result(&app, &record)
 }
