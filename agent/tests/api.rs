@@ -259,6 +259,22 @@ async fn a_text_with_thousands_of_problems_is_answered_soon_and_holds_nobody_up(
 }
 
 #[tokio::test]
+async fn a_result_is_read_beside_what_others_ask() {
+    let api = Api::new();
+    let id = api.started(&playbook("quick", 1)).await;
+    api.ended(&id).await;
+    for path in [format!("/v1/drills/{id}"), format!("/v1/drills/{id}/report")] {
+        let (mut large, mut other) = (std::pin::pin!(api.send(request("GET", &path, &[], ""))), std::pin::pin!(api.ask("GET", "/healthz")));
+        tokio::select! {
+            biased;
+            _ = &mut large => panic!("{path} came first"),
+            (status, _) = &mut other => assert_eq!(status, 200),
+        }
+        assert_eq!(large.await.status(), 200);
+    }
+}
+
+#[tokio::test]
 async fn an_id_that_is_no_text_is_no_drills() {
     let api = Api::new();
     for (method, path) in [("GET", ""), ("DELETE", ""), ("GET", "/events"), ("GET", "/report")] {

@@ -1,5 +1,7 @@
 //! `/v1/drills`: start, list, look at, end.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, RawQuery, State};
 use axum::http::request::Parts;
@@ -240,15 +242,19 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
 
 async fn one(State(app): State<App>, Id(id): Id) -> Result<Response, Problem> {
     let (record, _) = app.daemon().drills.get(&id).ok_or_else(unknown)?;
-    with_result(&app, &record)
+    with_result(&app, record).await
 }
 
 async fn report(State(app): State<App>, Id(id): Id) -> Result<Response, Problem> {
     app.daemon().drills.get(&id).ok_or_else(unknown)?;
-    let result = app.daemon().drills.result(&id)?;
-    let result = result.ok_or_else(|| Problem::new(Kind::NotFound, "the drill has no result, or not yet"))?;
-    let run = report::json::read_run(&result).map_err(|error| internal(&error))?;
-    let mut response = body::typed(StatusCode::OK, "text/html; charset=utf-8", report::html::render(&run));
+    let daemon = Arc::clone(&app.0.daemon);
+    let page = app.read(move || {
+        let result = daemon.drills.result(&id)?;
+        let result = result.ok_or_else(|| Problem::new(Kind::NotFound, "the drill has no result, or not yet"))?;
+        let run = report::json::read_run(&result).map_err(|error| internal(&error))?;
+        Ok::<_, Problem>(report::html::render(&run))
+    });
+    let mut response = body::typed(StatusCode::OK, "text/html; charset=utf-8", page.await??);
     // The page is whole in itself; whatever a playbook's texts contain, nothing of it runs or is fetched.
     let policy = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; img-src data:");
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
@@ -257,13 +263,16 @@ async fn report(State(app): State<App>, Id(id): Id) -> Result<Response, Problem>
 
 async fn abort(State(app): State<App>, Id(id): Id) -> Result<Response, Problem> {
     let record = app.daemon().drills.abort(&id, "aborted through the API").await.ok_or_else(unknown)?;
-    with_result(&app, &record)
+    with_result(&app, record).await
 }
 
-fn with_result(app: &App, record: &Record) -> Result<Response, Problem> {
-    let mut view = view(app, record);
-    let result = app.daemon().drills.result(&record.id)?;
-    let result = result.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
-    view.insert("result".to_owned(), result);
-    Ok(body::json(StatusCode::OK, &view))
+async fn with_result(app: &App, record: Record) -> Result<Response, Problem> {
+    let (daemon, mut view) = (Arc::clone(&app.0.daemon), view(app, &record));
+    let answer = app.read(move || {
+        let result = daemon.drills.result(&record.id)?;
+        let result = result.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
+        view.insert("result".to_owned(), result);
+        Ok(body::json(StatusCode::OK, &view))
+    });
+    answer.await?
 }

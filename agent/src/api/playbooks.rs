@@ -55,7 +55,7 @@ pub(super) fn operations() -> Vec<Operation> {
 async fn list(State(app): State<App>) -> Result<Response, Problem> {
     let mut playbooks = match app.daemon().config().playbooks.clone() {
         None => Vec::new(),
-        Some(folder) => app.beside(move || names(&folder)).await?.map_err(|error| internal(&error))?,
+        Some(folder) => app.check(move || names(&folder)).await?.map_err(|error| internal(&error))?,
     };
     if let Some(etcd) = app.daemon().etcd()? {
         for (name, text) in cluster::playbooks(&etcd).await?.into_iter().take(MAX_FILES) {
@@ -105,7 +105,7 @@ async fn validate(State(app): State<App>, headers: HeaderMap, body: Body) -> Res
 }
 
 async fn parse(app: &App, text: String, overrides: Vec<Override>) -> Result<Result<Playbook, ReadError>, Problem> {
-    app.beside(move || playbook_file::parse(Path::new("request"), text, &overrides)).await
+    app.check(move || playbook_file::parse(Path::new("request"), text, &overrides)).await
 }
 
 /// The playbook that came with the request.
@@ -119,7 +119,7 @@ pub(super) async fn named(app: &App, name: &str, overrides: Vec<Override>) -> Re
     if is_name(name) {
         let path = app.daemon().config().playbooks.as_deref().map(|folder| path(folder, name));
         if let Some(path) = path.filter(|path| path.is_file()) {
-            return app.beside(move || playbook_file::read(&path, &overrides)).await?.map_err(refused);
+            return app.check(move || playbook_file::read(&path, &overrides)).await?.map_err(refused);
         }
         if let Some(etcd) = app.daemon().etcd()?
             && let Some(text) = cluster::playbook(&etcd, name).await?
