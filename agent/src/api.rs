@@ -37,6 +37,7 @@ mod openapi;
 
 pub mod listen;
 
+use problem::Problem;
 use rate::Buckets;
 
 pub use guard::Peer;
@@ -51,6 +52,8 @@ struct Shared {
     daemon: Arc<Daemon>,
     token: RwLock<Option<Arc<str>>>,
     streams: Arc<Semaphore>,
+    checks: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
     buckets: Mutex<Buckets>,
     document: String,
 }
@@ -61,7 +64,8 @@ impl App {
     pub fn new(daemon: Arc<Daemon>, token: Option<String>) -> Self {
         let streams = Arc::new(Semaphore::new((daemon.config().limits.connections / 2).max(1)));
         let token = RwLock::new(token.map(Arc::from));
-        Self(Arc::new(Shared { daemon, token, streams, buckets: Mutex::default(), document: document() }))
+        let (checks, reads) = (Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(1)));
+        Self(Arc::new(Shared { daemon, token, streams, checks, reads, buckets: Mutex::default(), document: document() }))
     }
 
     fn daemon(&self) -> &Daemon {
@@ -88,9 +92,31 @@ impl App {
         &self.0.document
     }
 
+    /// Checks a playbook, which may take long, beside the thread that answers all clients; one at a time, so that clients cost the host a processor
+    /// at most.
+    async fn check<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+        beside(&self.0.checks, work).await
+    }
+
+    /// The same for what reads a result, which has a part for each window of the drill; no check holds it up.
+    async fn read<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+        beside(&self.0.reads, work).await
+    }
+
     fn stream_permit(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0.streams).try_acquire_owned().ok()
     }
+}
+
+/// Does a work on a thread of its own when it has its turn. It goes on though the client may leave.
+async fn beside<T: Send + 'static>(turns: &Arc<Semaphore>, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    let turn = Arc::clone(turns).acquire_owned().await.map_err(|error| problem::internal(&error))?;
+    let done = tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(turn);
+        done
+    });
+    done.await.map_err(|error| problem::internal(&error))
 }
 
 fn operations() -> Vec<operation::Operation> {
@@ -111,10 +137,8 @@ pub fn router(app: App) -> Router {
         router = router.route(operation.path, operation.route);
     }
     page::routes(router)
-        .method_not_allowed_fallback(|| async {
-            problem::Problem::new(Kind::MethodNotAllowed, "see /openapi.json for what can be done here")
-        })
-        .fallback(|| async { problem::Problem::new(Kind::NotFound, "see /openapi.json for what there is") })
+        .method_not_allowed_fallback(|| async { Problem::new(Kind::MethodNotAllowed, "see /openapi.json for what can be done here") })
+        .fallback(|| async { Problem::new(Kind::NotFound, "see /openapi.json for what there is") })
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
         .with_state(app)
 }

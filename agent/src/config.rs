@@ -32,6 +32,12 @@ pub enum ConfigError {
     /// The certificate cannot be used.
     #[error("tls")]
     Tls(#[from] TlsError),
+    /// No client could send the token.
+    #[error("token_file {}: its first line has characters that no HTTP header carries; `openssl rand -hex 32` makes a good one", path.display())]
+    Unsendable {
+        /// The file.
+        path: PathBuf,
+    },
     /// The token can be guessed.
     #[error("token_file {}: its first line has fewer than {MIN_TOKEN} characters; `openssl rand -hex 32` makes a good one", path.display())]
     Short {
@@ -65,6 +71,9 @@ pub fn token(config: &Config) -> Result<Option<String>, ConfigError> {
     if token.len() < MIN_TOKEN {
         return Err(ConfigError::Short { path: path.clone() });
     }
+    if !token.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
+        return Err(ConfigError::Unsendable { path: path.clone() });
+    }
     Ok(Some(token.to_owned()))
 }
 
@@ -91,6 +100,7 @@ mod tests {
     fn a_token_is_the_first_line_and_no_short_one() {
         assert_eq!(with_token(" 0123456789abcdef \nmore\n").unwrap().unwrap(), "0123456789abcdef");
         assert!(matches!(with_token("\n0123456789abcdef"), Err(ConfigError::Short { .. })));
+        assert!(matches!(with_token("0123456789äbcdef"), Err(ConfigError::Unsendable { .. })));
         assert!(token(&Config::default()).unwrap().is_none());
     }
 

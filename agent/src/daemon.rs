@@ -1,5 +1,6 @@
 //! The daemon: drills on request, edges that are counted all the time, and what both have to tell. No HTTP in here.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -73,6 +74,7 @@ pub struct Daemon {
     /// Its metrics.
     pub metrics: Arc<Metrics>,
     observing: Mutex<Option<Observing>>,
+    _alone: Option<File>,
 }
 
 fn settings(config: &Config) -> Settings {
@@ -88,11 +90,12 @@ impl Daemon {
     /// written down, as `stormdrill clean` knows it.
     ///
     /// # Errors
-    /// When something of this fails; a leftover that cannot be removed is such a failure.
+    /// When something of this fails, or another daemon has the state directory; a leftover that cannot be removed is such a failure.
     pub fn start(config: Config, journal_dir: PathBuf) -> Result<Self, DaemonError> {
+        let alone = Store::open(&config.state_dir)?.alone()?;
         drill::leave_no_leftovers(&journal_dir, &mut |line| tracing::warn!("{line}"))?;
         let carry = Box::new(Host { journal_dir: journal_dir.clone() });
-        let daemon = Self::without_probe(config, carry)?;
+        let daemon = Self { _alone: Some(alone), ..Self::without_probe(config, carry)? };
         if let Some(observe) = &daemon.config().observe {
             *daemon.observing() = Some(Observing::start(observe, journal_dir, Arc::clone(&daemon.metrics))?);
         }
@@ -106,7 +109,7 @@ impl Daemon {
     pub fn without_probe(config: Config, carry: Box<dyn Carry>) -> Result<Self, DaemonError> {
         let metrics = Arc::new(Metrics::new()?);
         let drills = Drills::open(Store::open(&config.state_dir)?, carry, Arc::clone(&metrics), settings(&config))?;
-        Ok(Self { config: RwLock::new(Arc::new(config)), drills: Arc::new(drills), metrics, observing: Mutex::default() })
+        Ok(Self { config: RwLock::new(Arc::new(config)), drills: Arc::new(drills), metrics, observing: Mutex::default(), _alone: None })
     }
 
     /// What it was told, the last time.

@@ -234,6 +234,55 @@ async fn a_bad_playbook_is_refused_with_its_problems_and_their_places() {
 }
 
 #[tokio::test]
+async fn a_text_with_thousands_of_problems_is_answered_soon_and_holds_nobody_up() {
+    let api = Api::new();
+    let id = api.started(&playbook("slow", 1)).await;
+    let bad = format!("{}expect:\n{}", playbook("slow", 2), "- a b < 1\n".repeat(3_000));
+    let check = async || {
+        let answer = read(api.send(request("POST", "/v1/playbooks/validate", &[("content-type", "application/yaml")], &bad)).await).await.1;
+        assert_eq!((&answer["valid"], answer["problems"].as_array().unwrap().len()), (&json!(false), 100));
+    };
+    // All of it on one thread, as in the daemon: what is asked meanwhile is answered first.
+    let others = async {
+        assert_eq!(api.ask("GET", "/healthz").await.0, 200);
+        api.ask("DELETE", &format!("/v1/drills/{id}")).await
+    };
+    let (mut checked, mut others) = (std::pin::pin!(async { tokio::join!(check(), check()) }), std::pin::pin!(others));
+    tokio::select! {
+        biased;
+        _ = &mut checked => panic!("a long check came first"),
+        (status, drill) = &mut others => assert_eq!((status, &drill["state"]), (200, &json!("aborted"))),
+    }
+    checked.await;
+    let (status, problem) = api.start(&bad, &[]).await;
+    assert_eq!((status, &problem["detail"], problem["problems"].as_array().unwrap().len()), (422, &json!("3000 problems"), 100));
+}
+
+#[tokio::test]
+async fn a_result_is_read_beside_what_others_ask() {
+    let api = Api::new();
+    let id = api.started(&playbook("quick", 1)).await;
+    api.ended(&id).await;
+    for path in [format!("/v1/drills/{id}"), format!("/v1/drills/{id}/report")] {
+        let (mut large, mut other) = (std::pin::pin!(api.send(request("GET", &path, &[], ""))), std::pin::pin!(api.ask("GET", "/healthz")));
+        tokio::select! {
+            biased;
+            _ = &mut large => panic!("{path} came first"),
+            (status, _) = &mut other => assert_eq!(status, 200),
+        }
+        assert_eq!(large.await.status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn an_id_that_is_no_text_is_no_drills() {
+    let api = Api::new();
+    for (method, path) in [("GET", ""), ("DELETE", ""), ("GET", "/events"), ("GET", "/report")] {
+        assert_eq!(api.ask(method, &format!("/v1/drills/%ff{path}")).await.0, 404, "{method} {path}");
+    }
+}
+
+#[tokio::test]
 async fn bodies_are_bounded_and_of_a_known_type() {
     let api = Api::with("limits: {body_bytes: 1024}", None);
     let big = "#".repeat(2_000);
@@ -263,9 +312,18 @@ async fn without_a_token_only_this_host_is_asked_and_no_page_can_ask() {
         (&[("origin", "null")], 403),
         (&[("sec-fetch-site", "cross-site")], 403),
         (&[("sec-fetch-site", "same-origin")], 200),
+        (&[("host", "127.0.0.1"), ("host", "rebound.example")], 421),
+        (&[("origin", "http://127.0.0.1:9464"), ("origin", "http://evil.example")], 403),
+        (&[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")], 403),
     ] {
         assert_eq!(ask(headers).await, expected, "{headers:?}");
     }
+    // People may follow a link to the page; other sites may not frame or load it.
+    let link = async |mode: &str, dest: &str| {
+        let headers = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", mode), ("sec-fetch-dest", dest)];
+        api.send(request("GET", "/", &headers, "")).await.status().as_u16()
+    };
+    assert_eq!((link("navigate", "document").await, link("navigate", "iframe").await, link("no-cors", "script").await), (200, 403, 403));
 }
 
 #[tokio::test]

@@ -114,17 +114,32 @@ fn sockets_that_systemd_bound_are_served_and_left_to_it() {
         assert_eq!(ended.code, Some(0), "{ended:#?}");
         assert!(socket.exists(), "it is systemd's");
 
-        let open = Process::start(
-            Command::new("systemd-socket-activate")
-                .args(["-l", "0.0.0.0:9999", PROGRAM, "--state-dir"])
-                .arg(agent.state_dir())
-                .args(["serve", "--config"])
-                .arg(&config),
-        );
-        wait_until("systemd listens", || TcpStream::connect("127.0.0.1:9999").is_ok());
-        let ended = open.end();
+        // An address that others can reach needs a token, at the start and as long as it is open.
+        let open = || {
+            let mut command = Command::new("systemd-socket-activate");
+            command.args(["-l", "0.0.0.0:9999", PROGRAM, "--state-dir"]).arg(agent.state_dir());
+            let process = Process::start(command.args(["serve", "--config"]).arg(&config));
+            wait_until("systemd listens", || TcpStream::connect("127.0.0.1:9999").is_ok());
+            process
+        };
+        let ended = open().end();
         assert_eq!(ended.code, Some(2), "{ended:#?}");
         assert!(ended.stderr.contains("without a `token_file`"), "{ended:#?}");
+
+        let without = fs::read_to_string(&config).unwrap();
+        let token = agent.path("token");
+        fs::write(&token, "0123456789abcdef").unwrap();
+        fs::write(&config, format!("{without}token_file: {}\n", token.display())).unwrap();
+        let mut process = open();
+        process.wait_for("ready");
+        assert_eq!(curl(&["http://127.0.0.1:9999/v1/drills"]), 401);
+        fs::write(&config, without).unwrap();
+        process.signal(Signal::SIGHUP);
+        let refused = process.wait_for("ERROR");
+        assert!(refused.contains("without a `token_file`"), "{refused}");
+        assert_eq!(curl(&["http://127.0.0.1:9999/v1/drills"]), 401);
+        process.signal(Signal::SIGTERM);
+        assert_eq!(process.end().code, Some(0));
     });
 }
 

@@ -173,6 +173,26 @@ fn a_killed_daemons_drill_is_aborted_after_the_restart_with_nothing_left_in_the_
 }
 
 #[test]
+fn a_second_daemon_on_the_same_state_directory_is_refused_and_leaves_the_firsts_drill_alone() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let daemon = Daemon::start(&scene.agent, "");
+        let id = daemon.drill(&scene.endless());
+        daemon.wait_for_phase(&id, "fault");
+        let config = scene.agent.path("second.yaml");
+        let (kept, socket) = (scene.agent.path("kept"), scene.agent.path("second.sock"));
+        fs::write(&config, format!("listen: 127.0.0.1:0\nstate_dir: {}\nsocket: {}\n", kept.display(), socket.display())).unwrap();
+        let second = scene.agent.run(&["serve", "--config", config.to_str().unwrap()]);
+        assert_eq!(second.code, Some(2), "{second:#?}");
+        assert!(second.stderr.contains("another daemon keeps its drills there"), "{second:#?}");
+        let record = fs::read_to_string(kept.join(format!("drills/{id}.json"))).unwrap();
+        assert!(record.contains("\"running\""), "{record}");
+        assert_eq!(ask(&scene.store.address), Some(503));
+        daemon.stop();
+    });
+}
+
+#[test]
 fn a_daemon_that_is_stopped_takes_its_faults_along() {
     in_namespace(|| {
         let before = dump();

@@ -1,7 +1,10 @@
 //! `/v1/drills`: start, list, look at, end.
 
+use std::sync::Arc;
+
 use axum::body::Body;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{FromRequestParts, Path, RawQuery, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{delete, get, post};
@@ -162,7 +165,7 @@ async fn start(State(app): State<App>, headers: HeaderMap, body: Body) -> Result
     }
     let text = body::text(&headers, body, app.daemon().config().limits.body_bytes).await?;
     let request = key.map(|key| Request { key, digest: digest(&media, &text) });
-    let playbook = if is_yaml(&media) { playbooks::given(text, &[])? } else { named(&app, &text).await? };
+    let playbook = if is_yaml(&media) { playbooks::given(&app, text, Vec::new()).await? } else { named(&app, &text).await? };
     let started = app.daemon().begin(playbook, request).await?;
     let status = if started.is_new { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = body::json(status, &view(&app, &started.record));
@@ -200,8 +203,8 @@ async fn named(app: &App, text: &str) -> Result<Playbook, Problem> {
         overrides.push(Override { path, value });
     }
     match (name, playbook) {
-        (Some(name), None) => playbooks::named(app, &name, &overrides).await,
-        (None, Some(text)) => playbooks::given(text, &overrides),
+        (Some(name), None) => playbooks::named(app, &name, overrides).await,
+        (None, Some(text)) => playbooks::given(app, text, overrides).await,
         _ => Err(bad("either `name` or `playbook` is needed, and not both".to_owned())),
     }
 }
@@ -226,32 +229,50 @@ pub(super) fn unknown() -> Problem {
     Problem::new(Kind::NotFound, "there is no drill of that id, or it is kept no longer")
 }
 
-async fn one(State(app): State<App>, Path(id): Path<String>) -> Result<Response, Problem> {
-    let (record, _) = app.daemon().drills.get(&id).ok_or_else(unknown)?;
-    with_result(&app, &record)
+/// The id in a path. One that is no text, as `%ff`, is no drill's either.
+pub(super) struct Id(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Path::from_request_parts(parts, state).await.map(|Path(id)| Self(id)).map_err(|_| unknown())
+    }
 }
 
-async fn report(State(app): State<App>, Path(id): Path<String>) -> Result<Response, Problem> {
+async fn one(State(app): State<App>, Id(id): Id) -> Result<Response, Problem> {
+    let (record, _) = app.daemon().drills.get(&id).ok_or_else(unknown)?;
+    with_result(&app, record).await
+}
+
+async fn report(State(app): State<App>, Id(id): Id) -> Result<Response, Problem> {
     app.daemon().drills.get(&id).ok_or_else(unknown)?;
-    let result = app.daemon().drills.result(&id)?;
-    let result = result.ok_or_else(|| Problem::new(Kind::NotFound, "the drill has no result, or not yet"))?;
-    let run = report::json::read_run(&result).map_err(|error| internal(&error))?;
-    let mut response = body::typed(StatusCode::OK, "text/html; charset=utf-8", report::html::render(&run));
+    let daemon = Arc::clone(&app.0.daemon);
+    let page = app.read(move || {
+        let result = daemon.drills.result(&id)?;
+        let result = result.ok_or_else(|| Problem::new(Kind::NotFound, "the drill has no result, or not yet"))?;
+        let run = report::json::read_run(&result).map_err(|error| internal(&error))?;
+        Ok::<_, Problem>(report::html::render(&run))
+    });
+    let mut response = body::typed(StatusCode::OK, "text/html; charset=utf-8", page.await??);
     // The page is whole in itself; whatever a playbook's texts contain, nothing of it runs or is fetched.
     let policy = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; img-src data:");
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
     Ok(response)
 }
 
-async fn abort(State(app): State<App>, Path(id): Path<String>) -> Result<Response, Problem> {
+async fn abort(State(app): State<App>, Id(id): Id) -> Result<Response, Problem> {
     let record = app.daemon().drills.abort(&id, "aborted through the API").await.ok_or_else(unknown)?;
-    with_result(&app, &record)
+    with_result(&app, record).await
 }
 
-fn with_result(app: &App, record: &Record) -> Result<Response, Problem> {
-    let mut view = view(app, record);
-    let result = app.daemon().drills.result(&record.id)?;
-    let result = result.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
-    view.insert("result".to_owned(), result);
-    Ok(body::json(StatusCode::OK, &view))
+async fn with_result(app: &App, record: Record) -> Result<Response, Problem> {
+    let (daemon, mut view) = (Arc::clone(&app.0.daemon), view(app, &record));
+    let answer = app.read(move || {
+        let result = daemon.drills.result(&record.id)?;
+        let result = result.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
+        view.insert("result".to_owned(), result);
+        Ok(body::json(StatusCode::OK, &view))
+    });
+    answer.await?
 }

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::App;
-use super::drills::{unknown, view};
+use super::drills::{Id, unknown, view};
 use super::operation::{Answer, ID, Operation, Parameter};
 use super::problem::{Kind, Problem};
 use crate::daemon::log::{EventLog, Next};
@@ -61,7 +61,7 @@ struct Reader {
     _permit: OwnedSemaphorePermit,
 }
 
-async fn events(State(app): State<App>, Path(id): Path<String>, headers: HeaderMap) -> Result<Response, Problem> {
+async fn events(State(app): State<App>, Id(id): Id, headers: HeaderMap) -> Result<Response, Problem> {
     let seen = match headers.get("last-event-id") {
         None => 0,
         Some(value) => value

@@ -5,10 +5,10 @@
 //! come over the Unix socket were let in by their user id.
 
 use std::hint::black_box;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
@@ -49,7 +49,12 @@ pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) 
 }
 
 fn admit(token: Option<&str>, peer: Peer, path: &str, headers: &HeaderMap, uri_host: Option<&str>) -> Result<(), Problem> {
-    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or("?"));
+    // One that is there twice may be read differently by whoever passed the request on: it counts as none that is good.
+    let text = |name| {
+        let mut values = headers.get_all(name).iter();
+        let value = values.next()?;
+        Some(if values.next().is_some() { "?" } else { value.to_str().unwrap_or("?") })
+    };
     let host = text(header::HOST).or(uri_host);
     if peer != Peer::Local {
         match token {
@@ -64,7 +69,10 @@ fn admit(token: Option<&str>, peer: Peer, path: &str, headers: &HeaderMap, uri_h
             }
         }
     }
-    if text(header::HeaderName::from_static("sec-fetch-site")) == Some("cross-site") {
+    // A link on another site may lead people to the page itself; whatever the page asks for comes from its own origin.
+    let fetch = |name| text(HeaderName::from_static(name));
+    let is_link = path == "/" && fetch("sec-fetch-mode") == Some("navigate") && fetch("sec-fetch-dest") == Some("document");
+    if fetch("sec-fetch-site") == Some("cross-site") && !is_link {
         return Err(Problem::new(Kind::CrossOrigin, "the browser says that another site asks"));
     }
     let scheme = if matches!(peer, Peer::Tls(_)) { "https://" } else { "http://" };
@@ -100,11 +108,16 @@ fn same(secret: &[u8], given: &[u8]) -> bool {
 
 /// A name that resolves to this host only here is no name; an address is what it is, and `localhost` is not for others to give away.
 fn is_this_host(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+    let name_ends = host.rfind(']').map_or(0, |at| at + 1);
+    let port = host[name_ends..].find(':').map_or(host.len(), |at| name_ends + at);
+    let (name, port) = host.split_at(port);
+    if !port.chars().skip(1).all(|c| c.is_ascii_digit()) {
+        return false;
+    }
+    match name.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']').is_some_and(|name| name.parse::<Ipv6Addr>().is_ok()),
+        None => name.eq_ignore_ascii_case("localhost") || name.parse::<Ipv4Addr>().is_ok(),
+    }
 }
 
 #[cfg(test)]
@@ -126,7 +139,10 @@ mod tests {
         for host in ["127.0.0.1", "127.0.0.1:9464", "localhost:1", "LOCALHOST", "[::1]", "[::1]:9464"] {
             assert!(is_this_host(host), "{host}");
         }
-        for host in ["evil.example", "evil.example:9464", "127.0.0.1.evil.example", "", "localhost.evil.example", "[evil"] {
+        for host in ["evil.example", "evil.example:9464", "127.0.0.1.evil.example", "", "localhost.evil.example", "[evil", "?", ":80"] {
+            assert!(!is_this_host(host), "{host}");
+        }
+        for host in ["127.0.0.1:80@evil.example", "[::1]evil.example", "[::1]:80:80", "127.0.0.1]:80", "localhost:80,evil.example", "::1"] {
             assert!(!is_this_host(host), "{host}");
         }
     }

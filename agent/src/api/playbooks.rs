@@ -22,6 +22,8 @@ use crate::playbook_file::{self, Override, ReadError, Rejected};
 
 /// Most files of the folder that are looked at.
 const MAX_FILES: usize = 500;
+/// Most problems of a playbook that are told: a small text can have tens of thousands.
+pub(super) const MAX_PROBLEMS: usize = 100;
 
 pub(super) fn operations() -> Vec<Operation> {
     vec![
@@ -53,17 +55,13 @@ pub(super) fn operations() -> Vec<Operation> {
 async fn list(State(app): State<App>) -> Result<Response, Problem> {
     let mut playbooks = match app.daemon().config().playbooks.clone() {
         None => Vec::new(),
-        Some(folder) => match tokio::task::spawn_blocking(move || names(&folder)).await {
-            Ok(Ok(playbooks)) => playbooks,
-            Ok(Err(error)) => return Err(internal(&error)),
-            Err(error) => return Err(internal(&error)),
-        },
+        Some(folder) => app.check(move || names(&folder)).await?.map_err(|error| internal(&error))?,
     };
     if let Some(etcd) = app.daemon().etcd()? {
         for (name, text) in cluster::playbooks(&etcd).await?.into_iter().take(MAX_FILES) {
             // What is in the folder is what this host's people mean by the name.
             if is_name(&name) && !playbooks.iter().any(|playbook| playbook["name"] == name.as_str()) {
-                playbooks.push(describe(&name, &parse(text, &[])));
+                playbooks.push(describe(&name, &parse(&app, text, Vec::new()).await?));
             }
         }
     }
@@ -80,7 +78,7 @@ fn names(folder: &Path) -> std::io::Result<Vec<Value>> {
     let names: Vec<String> = fs::read_dir(folder)?
         .take(MAX_FILES)
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok()?.strip_suffix(".yaml").map(str::to_owned))
-        .filter(|name| is_name(name))
+        .filter(|name| is_name(name) && path(folder, name).is_file())
         .collect();
     Ok(names.iter().map(|name| describe(name, &playbook_file::read(&path(folder, name), &[]))).collect())
 }
@@ -94,7 +92,7 @@ async fn validate(State(app): State<App>, headers: HeaderMap, body: Body) -> Res
         return Err(Problem::new(Kind::UnsupportedMedia, "send a playbook as application/yaml"));
     }
     let text = body::text(&headers, body, app.daemon().config().limits.body_bytes).await?;
-    let answer = match parse(text, &[]) {
+    let answer = match parse(&app, text, Vec::new()).await? {
         Ok(playbook) => json!({
             "valid": true,
             "playbook": playbook.name,
@@ -106,27 +104,27 @@ async fn validate(State(app): State<App>, headers: HeaderMap, body: Body) -> Res
     Ok(body::json(StatusCode::OK, &answer))
 }
 
-fn parse(text: String, overrides: &[Override]) -> Result<Playbook, ReadError> {
-    playbook_file::parse(Path::new("request"), text, overrides)
+async fn parse(app: &App, text: String, overrides: Vec<Override>) -> Result<Result<Playbook, ReadError>, Problem> {
+    app.check(move || playbook_file::parse(Path::new("request"), text, &overrides)).await
 }
 
 /// The playbook that came with the request.
-pub(super) fn given(text: String, overrides: &[Override]) -> Result<Playbook, Problem> {
-    parse(text, overrides).map_err(refused)
+pub(super) async fn given(app: &App, text: String, overrides: Vec<Override>) -> Result<Playbook, Problem> {
+    parse(app, text, overrides).await?.map_err(refused)
 }
 
 /// The playbook of that name, with overrides: the folder's, else etcd's.
-pub(super) async fn named(app: &App, name: &str, overrides: &[Override]) -> Result<Playbook, Problem> {
+pub(super) async fn named(app: &App, name: &str, overrides: Vec<Override>) -> Result<Playbook, Problem> {
     // Only a name can be a path's last part here; `..` and `/` are none.
     if is_name(name) {
         let path = app.daemon().config().playbooks.as_deref().map(|folder| path(folder, name));
         if let Some(path) = path.filter(|path| path.is_file()) {
-            return playbook_file::read(&path, overrides).map_err(refused);
+            return app.check(move || playbook_file::read(&path, &overrides)).await?.map_err(refused);
         }
         if let Some(etcd) = app.daemon().etcd()?
             && let Some(text) = cluster::playbook(&etcd, name).await?
         {
-            return given(text, overrides);
+            return given(app, text, overrides).await;
         }
     }
     Err(Problem::new(Kind::NotFound, "there is no playbook of that name"))
@@ -145,17 +143,16 @@ fn refused(error: ReadError) -> Problem {
 
 fn problems(rejected: &Rejected) -> Value {
     let one = |problem: &stormdrill_core::playbook::problem::Problem| {
-        let (source, text) = match problem.place.source {
-            Source::File => ("file".to_owned(), rejected.text.clone()),
+        let (source, (line, column)) = match problem.place.source {
+            Source::File => ("file".to_owned(), problem.place.line_and_column(&rejected.text)),
             Source::Set(index) => {
                 let set = rejected.overrides.get(index);
                 (
                     set.map_or_else(String::new, |set| format!("set:{}", set.path)),
-                    set.map_or_else(String::new, |set| format!("{}={}", set.path, set.value)),
+                    problem.place.line_and_column(&set.map_or_else(String::new, |set| format!("{}={}", set.path, set.value))),
                 )
             }
         };
-        let (line, column) = problem.place.line_and_column(&text);
         json!({
             "code": problem.code.as_str(),
             "message": problem.message,
@@ -166,5 +163,5 @@ fn problems(rejected: &Rejected) -> Value {
             "help": problem.help,
         })
     };
-    rejected.problems.iter().map(one).collect()
+    rejected.problems.iter().take(MAX_PROBLEMS).map(one).collect()
 }

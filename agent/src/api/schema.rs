@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::playbooks::MAX_PROBLEMS;
+
 /// By name, as `#/components/schemas/` has them.
 pub(super) fn all() -> Value {
     let text = || json!({ "type": "string" });
@@ -17,7 +19,7 @@ pub(super) fn all() -> Value {
         ], &[
             ("drill", json!({ "type": "string", "description": "The drill that is in the way." })),
             ("host", json!({ "type": "string", "description": "The host of that drill, if it is another one." })),
-            ("problems", json!({ "type": "array", "items": reference("PlaybookProblem") })),
+            ("problems", problems()),
         ]),
         "PlaybookProblem": object(&[
             ("code", text()),
@@ -72,7 +74,7 @@ pub(super) fn all() -> Value {
         "Validation": object(&[
             ("valid", json!({ "type": "boolean" })),
             ("playbook", maybe("string")),
-            ("problems", json!({ "type": "array", "items": reference("PlaybookProblem") })),
+            ("problems", problems()),
         ], &[]),
         "Edge": object(&[
             ("name", text()),
@@ -106,6 +108,10 @@ pub(super) fn all() -> Value {
 /// A reference to one of them.
 pub(super) fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+fn problems() -> Value {
+    json!({ "type": "array", "maxItems": MAX_PROBLEMS, "items": reference("PlaybookProblem"), "description": "The first ones, if there are more." })
 }
 
 fn object(required: &[(&str, Value)], optional: &[(&str, Value)]) -> Value {

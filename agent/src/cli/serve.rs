@@ -104,7 +104,8 @@ fn serve(read: Read, file: Option<&Path>, journal_dir: &Path) -> Result<(), Serv
         let places = Places::new(config.limits.connections)?;
         let tls = Certificate::default();
         tls.set(certificate);
-        if token.is_some() && activation::exposed(&listeners).is_some() && tls.get().is_none() {
+        let exposed = activation::exposed(&listeners);
+        if token.is_some() && exposed.is_some() && tls.get().is_none() {
             tracing::warn!("the token travels in the clear: give `tls` a certificate, or let other hosts in through a proxy that has one");
         }
         let daemon = Arc::new(Daemon::start(config, journal_dir.to_owned())?);
@@ -126,7 +127,7 @@ fn serve(read: Read, file: Option<&Path>, journal_dir: &Path) -> Result<(), Serv
                 _ = watchdog.tick(), if period.is_some() => if daemon.ready().is_ok() {
                     crate::notify::alive();
                 },
-                _ = hangup.recv() => reload(&daemon, &app, &tls, file, journal_dir),
+                _ = hangup.recv() => reload(&daemon, &app, &tls, exposed, file, journal_dir),
             }
         }
         crate::notify::stopping();
@@ -144,7 +145,7 @@ fn serve(read: Read, file: Option<&Path>, journal_dir: &Path) -> Result<(), Serv
 }
 
 /// Reads the configuration again. Whatever is wrong with it, the daemon goes on with the one it has.
-fn reload(daemon: &Daemon, app: &App, tls: &Certificate, file: Option<&Path>, journal_dir: &Path) {
+fn reload(daemon: &Daemon, app: &App, tls: &Certificate, exposed: Option<SocketAddr>, file: Option<&Path>, journal_dir: &Path) {
     let Read { config, token, certificate } = match read(file) {
         Ok(read) => read,
         Err(error) => {
@@ -155,6 +156,11 @@ fn reload(daemon: &Daemon, app: &App, tls: &Certificate, file: Option<&Path>, jo
             return;
         }
     };
+    // Of an address that systemd passed the configuration knows nothing.
+    if let Some(address) = exposed.filter(|_| token.is_none()) {
+        tracing::error!("the configuration was not reloaded: {}", ServeError::Exposed { address });
+        return;
+    }
     match daemon.reload(config, journal_dir.to_owned()) {
         Ok(()) => {
             app.set_token(token);

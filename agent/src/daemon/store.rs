@@ -1,6 +1,6 @@
 //! Drills on disk: `<id>.json` says what a drill is and how it went, `<id>.result.json` is its result. Files are whole or not there.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,12 @@ pub enum StoreError {
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
+    },
+    /// Another daemon keeps its drills there.
+    #[error("use {}: another daemon keeps its drills there; give this one a `state_dir` of its own", path.display())]
+    Taken {
+        /// The folder.
+        path: PathBuf,
     },
 }
 
@@ -84,6 +90,22 @@ impl Store {
         let folder = state_dir.join("drills");
         fs::create_dir_all(&folder).map_err(|source| StoreError::File { operation: "create", path: folder.clone(), source })?;
         Ok(Self { folder })
+    }
+
+    /// Has the folder for this process alone, until what is returned is dropped or the process ends, however it does. Whoever reads the records of a
+    /// living daemon takes its drills for a dead one's.
+    ///
+    /// # Errors
+    /// When another process has it, or it cannot be locked.
+    pub fn alone(&self) -> Result<File, StoreError> {
+        let path = &self.folder;
+        let failed = |source| StoreError::File { operation: "lock", path: path.clone(), source };
+        let folder = File::open(path).map_err(failed)?;
+        match folder.try_lock() {
+            Ok(()) => Ok(folder),
+            Err(TryLockError::WouldBlock) => Err(StoreError::Taken { path: path.clone() }),
+            Err(TryLockError::Error(source)) => Err(failed(source)),
+        }
     }
 
     fn path(&self, id: &str, suffix: &str) -> PathBuf {
@@ -157,5 +179,22 @@ impl Store {
         }
         records.sort_by(|a, b| (&a.started_at, &a.id).cmp(&(&b.started_at, &b.id)));
         Ok(records)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn a_folder_is_one_daemons_until_it_lets_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Store::open(dir.path()).unwrap().alone().unwrap();
+        let refused = Store::open(dir.path()).unwrap().alone().unwrap_err();
+        assert!(matches!(&refused, StoreError::Taken { path } if path == &dir.path().join("drills")), "{refused}");
+        drop(first);
+        Store::open(dir.path()).unwrap().alone().unwrap();
     }
 }
