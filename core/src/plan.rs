@@ -167,7 +167,13 @@ fn needs(features: &[Feature], facts: &HostFacts) -> Vec<Need> {
 fn steps(spec: &FaultSpec, edge: Option<&EdgeSpec>, backend: Backend, shared: Option<(usize, Direction)>) -> Vec<String> {
     let interface = match (&spec.interface, edge) {
         (Some(name), _) => format!("interface {name}"),
-        (None, Some(EdgeSpec { address: None, .. }) | None) => "every interface that is up".to_owned(),
+        (None, _) if !spec.select.addresses.is_empty() || !spec.select.peers.is_empty() => {
+            "the interfaces of the routes to what is selected".to_owned()
+        }
+        (None, Some(EdgeSpec { address: None, role: Role::Ingress, .. })) => "lo and the interface of the default route".to_owned(),
+        (None, Some(EdgeSpec { address: None, .. }) | None) => {
+            "lo if a listener here has the port, else the interface of the default route".to_owned()
+        }
         (None, Some(edge)) => match edge.role {
             Role::Downstream => "the interface of the route to it".to_owned(),
             Role::Ingress => "the interface that has its address, and lo".to_owned(),
