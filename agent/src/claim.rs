@@ -54,34 +54,33 @@ struct Line {
     version: u32,
     id: String,
     pid: u32,
-    /// Inode of the network namespace: the same addresses in another one are other targets.
-    namespace: u64,
     targets: Vec<Target>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Target {
+    /// Inode of the network namespace that its packets are in: the same addresses in another one are another target.
+    namespace: u64,
     address: Option<(std::net::IpAddr, u8)>,
     ports: Option<(u16, u16)>,
 }
 
 impl Claim {
-    /// Claims the targets of a drill, or says who has them. Makes the directory if need be, and finds out whether it has room for the
+    /// Claims the targets of a drill, each with the inode of its network namespace, or says who has them. Makes the directory if need be, and finds out whether it has room for the
     /// journals to come: better now than when the baseline has been measured.
     ///
     /// # Errors
     /// When another drill has one of them, or the directory cannot be used.
-    pub fn take(state_dir: &Path, id: &str, namespace: u64, targets: &[EdgeSpec]) -> Result<Self, ClaimError> {
+    pub fn take(state_dir: &Path, id: &str, targets: &[(u64, EdgeSpec)]) -> Result<Self, ClaimError> {
         fs::create_dir_all(state_dir).map_err(failed("create the directory", state_dir))?;
         let _alone = lock_directory(state_dir)?;
-        look_through(state_dir, namespace, targets)?;
+        look_through(state_dir, targets)?;
         let path = state_dir.join(format!("{id}.{SUFFIX}"));
         let error = |source| ClaimError::File { verb: "write", path: path.clone(), source };
         let mut file = File::create_new(&path).map_err(error)?;
         file.lock().map_err(error)?;
         let claim = Self { path: path.clone(), _locked: file.try_clone().map_err(error)? };
-        let line =
-            Line { version: 1, id: id.to_owned(), pid: std::process::id(), namespace, targets: targets.iter().map(Target::of).collect() };
+        let line = Line { version: 1, id: id.to_owned(), pid: std::process::id(), targets: targets.iter().map(Target::of).collect() };
         let mut text = serde_json::to_vec(&line).map_err(|source| error(source.into()))?;
         text.push(b'\n');
         let mut write = || {
@@ -99,12 +98,12 @@ impl Claim {
     ///
     /// # Errors
     /// As [`Claim::take`].
-    pub fn check(state_dir: &Path, namespace: u64, targets: &[EdgeSpec]) -> Result<(), ClaimError> {
+    pub fn check(state_dir: &Path, targets: &[(u64, EdgeSpec)]) -> Result<(), ClaimError> {
         if !state_dir.exists() {
             return Ok(());
         }
         let _alone = lock_directory(state_dir)?;
-        look_through(state_dir, namespace, targets)
+        look_through(state_dir, targets)
     }
 }
 
@@ -116,8 +115,12 @@ impl Drop for Claim {
 }
 
 impl Target {
-    fn of(edge: &EdgeSpec) -> Self {
-        Self { address: edge.address.map(|net| (net.address, net.prefix)), ports: edge.ports.map(|ports| (ports.first, ports.last)) }
+    fn of((namespace, edge): &(u64, EdgeSpec)) -> Self {
+        Self {
+            namespace: *namespace,
+            address: edge.address.map(|net| (net.address, net.prefix)),
+            ports: edge.ports.map(|ports| (ports.first, ports.last)),
+        }
     }
 
     fn edge(&self) -> EdgeSpec {
@@ -144,7 +147,7 @@ fn lock_directory(state_dir: &Path) -> Result<File, ClaimError> {
 }
 
 /// Takes dead claims away, and finds a living one that overlaps.
-fn look_through(state_dir: &Path, namespace: u64, targets: &[EdgeSpec]) -> Result<(), ClaimError> {
+fn look_through(state_dir: &Path, targets: &[(u64, EdgeSpec)]) -> Result<(), ClaimError> {
     let error = failed("read the directory", state_dir);
     for entry in fs::read_dir(state_dir).map_err(&error)? {
         let path = entry.map_err(&error)?.path();
@@ -172,8 +175,11 @@ fn look_through(state_dir: &Path, namespace: u64, targets: &[EdgeSpec]) -> Resul
                     Err(source) => return Err(error(source)),
                 };
                 let other: Line = serde_json::from_slice(&text).map_err(|source| error(source.into()))?;
-                let theirs: Vec<EdgeSpec> = other.targets.iter().map(Target::edge).collect();
-                if other.namespace == namespace && overlap(&theirs, targets) {
+                let meets = |target: &Target| {
+                    let edge = [target.edge()];
+                    targets.iter().any(|(namespace, ours)| target.namespace == *namespace && overlap(&edge, std::slice::from_ref(ours)))
+                };
+                if other.targets.iter().any(meets) {
                     return Err(ClaimError::Taken { id: other.id, pid: other.pid });
                 }
             }
@@ -188,8 +194,8 @@ mod tests {
 
     use super::*;
 
-    fn edge(address: &str, port: u16) -> Vec<EdgeSpec> {
-        vec![Target { address: Some((address.parse().unwrap(), 32)), ports: Some((port, port)) }.edge()]
+    fn edge(namespace: u64, address: &str, port: u16) -> Vec<(u64, EdgeSpec)> {
+        vec![(namespace, Target { namespace, address: Some((address.parse().unwrap(), 32)), ports: Some((port, port)) }.edge())]
     }
 
     fn claims(dir: &Path) -> usize {
@@ -199,34 +205,34 @@ mod tests {
     #[test]
     fn an_overlapping_target_is_refused_until_the_first_drill_ends() {
         let dir = tempfile::tempdir().unwrap();
-        let first = Claim::take(dir.path(), "one", 7, &edge("10.0.0.1", 80)).unwrap();
-        let refused = Claim::take(dir.path(), "two", 7, &edge("10.0.0.1", 80)).unwrap_err();
+        let first = Claim::take(dir.path(), "one", &edge(7, "10.0.0.1", 80)).unwrap();
+        let refused = Claim::take(dir.path(), "two", &edge(7, "10.0.0.1", 80)).unwrap_err();
         assert!(matches!(&refused, ClaimError::Taken { id, pid } if id == "one" && *pid == std::process::id()), "{refused}");
-        assert!(Claim::check(dir.path(), 7, &edge("10.0.0.1", 80)).is_err());
+        assert!(Claim::check(dir.path(), &edge(7, "10.0.0.1", 80)).is_err());
         // Another port, another namespace, no target at all.
         let others = [
-            Claim::take(dir.path(), "a", 7, &edge("10.0.0.1", 81)),
-            Claim::take(dir.path(), "b", 8, &edge("10.0.0.1", 80)),
-            Claim::take(dir.path(), "c", 7, &[]),
+            Claim::take(dir.path(), "a", &edge(7, "10.0.0.1", 81)),
+            Claim::take(dir.path(), "b", &edge(8, "10.0.0.1", 80)),
+            Claim::take(dir.path(), "c", &[]),
         ];
         assert!(others.iter().all(Result::is_ok), "{others:?}");
         drop((first, others));
         assert_eq!(claims(dir.path()), 0);
-        Claim::take(dir.path(), "two", 7, &edge("10.0.0.1", 80)).unwrap();
+        Claim::take(dir.path(), "two", &edge(7, "10.0.0.1", 80)).unwrap();
     }
 
     #[test]
     fn a_dead_drills_claim_is_taken_away_whatever_it_says() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("dead.claim"), [0xff, 0xfe]).unwrap();
-        let _claim = Claim::take(dir.path(), "next", 7, &edge("10.0.0.1", 80)).unwrap();
+        let _claim = Claim::take(dir.path(), "next", &edge(7, "10.0.0.1", 80)).unwrap();
         assert_eq!(claims(dir.path()), 1);
     }
 
     #[test]
     fn a_directory_that_cannot_be_made_is_an_error_that_names_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let refused = Claim::take(&file.path().join("state"), "x", 7, &[]).unwrap_err();
+        let refused = Claim::take(&file.path().join("state"), "x", &[]).unwrap_err();
         assert!(refused.to_string().starts_with("create the directory /"), "{refused}");
     }
 }

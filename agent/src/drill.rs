@@ -18,7 +18,7 @@ use crate::clock;
 use crate::driver::faults::Faults;
 use crate::driver::{self, DriverError, Outcome, Progress};
 use crate::fault::clean::{self, CleanError, CleanProblem, Force};
-use crate::fault::journal::{self, JournalError};
+use crate::fault::elsewhere::Site;
 use crate::fault::own_ports;
 use crate::fault::plane::{FaultError, Plane};
 use crate::host;
@@ -40,8 +40,6 @@ pub enum DrillError {
     Probe(#[from] ProbeError),
     #[error(transparent)]
     Driver(#[from] DriverError),
-    #[error(transparent)]
-    Journal(#[from] JournalError),
     #[error("look for what a killed drill left")]
     Leftovers(#[source] CleanError),
     #[error("a killed drill's fault is still there; `stormdrill clean` has to succeed first")]
@@ -89,8 +87,9 @@ pub fn carry_out(
             ring_bytes: ProbeConfig::DEFAULT_RING_BYTES,
         })?;
         // After what says best which privilege is missing, and before anything is measured.
-        let edges: Vec<EdgeSpec> = targets(playbook).into_iter().map(|(_, edge)| edge).collect();
-        let _claim = Claim::take(state_dir, id, journal::namespace()?, &edges)?;
+        let claimed = |(spec, edge): (FaultSpec, EdgeSpec)| Ok((Site::open(spec.netns.as_ref())?.inode()?, edge));
+        let claimed = targets(playbook).into_iter().map(claimed).collect::<Result<Vec<_>, FaultError>>()?;
+        let _claim = Claim::take(state_dir, id, &claimed)?;
         let session = Session::new(probe, &playbook.edges, TrackConfig { marker: playbook.marker.clone(), ..TrackConfig::default() });
         let running = playbook.load.as_ref().map(|load| load::start(load, id)).transpose()?;
         let outcome = driver::drive(playbook, session, Faults::new(prepared), &mut abort, progress).await;

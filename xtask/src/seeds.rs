@@ -140,7 +140,7 @@ fn save(section: &Section, partial: bool) -> Result<()> {
     let folder = if partial { rig::folder().join("partial") } else { render::results() };
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let path = folder.join(section.name.as_str()).with_extension("json");
-    let text = serde_json::to_string_pretty(section).context("the results are not JSON")?;
+    let text = serde_json::to_string_pretty(section).context("the results are not JSON")? + "\n";
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     say::step(format!("{} holds what was found", path.strip_prefix(paths::workspace()).unwrap_or(&path).display()));
     Ok(())

@@ -51,7 +51,9 @@ impl Carry for Host {
 
     fn taken(&self, targets: &[EdgeSpec]) -> Option<String> {
         // What keeps it from being told keeps the drill from starting, a little later and with the reason.
-        match Claim::check(&self.journal_dir, journal::namespace().ok()?, targets) {
+        let namespace = journal::namespace().ok()?;
+        let targets: Vec<_> = targets.iter().map(|edge| (namespace, edge.clone())).collect();
+        match Claim::check(&self.journal_dir, &targets) {
             Err(ClaimError::Taken { id, .. }) => Some(id),
             _ => None,
         }

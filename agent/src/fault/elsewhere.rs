@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
 use stormdrill_core::fault::NetNs;
@@ -46,6 +47,13 @@ impl Site {
         };
         let file = File::open(path).map_err(|source| ElsewhereError::Open { netns: netns.clone(), source })?;
         Ok(Self(Some(Arc::new(file))))
+    }
+
+    /// The inode by which it is told from others.
+    pub(crate) fn inode(&self) -> Result<u64, ElsewhereError> {
+        let here = || std::fs::metadata("/proc/thread-self/ns/net");
+        let metadata = self.0.as_ref().map_or_else(here, |file| file.metadata()).map_err(ElsewhereError::Enter)?;
+        Ok(metadata.ino())
     }
 
     /// Runs a closure there.
