@@ -20,7 +20,12 @@ const WIDTH: u16 = 120;
 pub fn render(run: &Run, style: Style) -> String {
     let mut parts = vec![heading(run, style)];
     if !run.expectations.is_empty() {
-        parts.push(paint_verdicts(&table(&VERDICT_HEADS, verdicts(run)), style));
+        let [verdict, expectation, observed, limit, interval, windows, why] = VERDICT_HEADS;
+        let heads = [verdict, expectation, observed, limit, &below(interval, windows), why];
+        let rows = verdicts(run).into_iter().map(|[verdict, expectation, observed, limit, interval, windows, why]| {
+            [verdict, expectation, observed, limit, below(&interval, &windows), why]
+        });
+        parts.push(paint_verdicts(&table(&heads, rows), style));
     }
     parts.push(run.findings.iter().map(|finding| style.paint(&finding.text, YELLOW)).collect::<Vec<_>>().join("\n"));
     parts.push(table(&rows::EDGE_HEADS, rows::edges(run)));
@@ -30,6 +35,11 @@ pub fn render(run: &Run, style: Style) -> String {
     let mut text = parts.join("\n");
     text.push('\n');
     text
+}
+
+/// Two cells in one, since a terminal has no room for another column.
+fn below(upper: &str, lower: &str) -> String {
+    format!("{upper}\n{lower}")
 }
 
 fn heading(run: &Run, style: Style) -> String {
