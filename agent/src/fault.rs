@@ -44,7 +44,7 @@ pub mod object;
 
 pub mod journal;
 
-mod namespace;
+pub(crate) mod namespace;
 
 pub mod name;
 

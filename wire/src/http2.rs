@@ -10,7 +10,7 @@ use crate::recogniser::{Note, Piece, Recogniser, Step, Window, tally};
 
 /// Streams that one loss can hide: a frame that opens one takes ten bytes, and a window of more than 64 KiB is not lost and read on from. A number beyond that
 /// was not counted up to; found by the fuzzer, which made a billion requests of one frame.
-const MOST_MISSED: u32 = 65_536 / 10;
+pub const MOST_MISSED: u32 = 65_536 / 10;
 
 mod phase {
     /// In a frame's header.

@@ -51,9 +51,8 @@ impl Site {
 
     /// The inode by which it is told from others.
     pub(crate) fn inode(&self) -> Result<u64, ElsewhereError> {
-        let here = || std::fs::metadata("/proc/thread-self/ns/net");
-        let metadata = self.0.as_ref().map_or_else(here, |file| file.metadata()).map_err(ElsewhereError::Enter)?;
-        Ok(metadata.ino())
+        let there = |file: &Arc<File>| Ok(file.metadata()?.ino());
+        self.0.as_ref().map_or_else(namespace::own_net, there).map_err(ElsewhereError::Enter)
     }
 
     /// Runs a closure there.

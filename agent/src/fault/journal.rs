@@ -8,7 +8,6 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -16,6 +15,7 @@ use thiserror::Error;
 
 use super::filter::{Hook, Place};
 use super::name::{Clsact, Name, Owner};
+use super::namespace;
 
 /// Where the journals are, unless the configuration says otherwise. It does not outlive a reboot, nor does what they describe.
 pub const DEFAULT_STATE_DIR: &str = "/run/stormdrill";
@@ -242,9 +242,7 @@ pub fn of_dead_drills(state_dir: &Path) -> Result<Vec<String>, JournalError> {
 /// # Errors
 /// When `/proc` cannot be read.
 pub fn namespace() -> Result<u64, JournalError> {
-    let path = Path::new("/proc/thread-self/ns/net");
-    let metadata = fs::metadata(path).map_err(|source| JournalError::File { verb: "read", path: path.to_owned(), source })?;
-    Ok(metadata.ino())
+    namespace::own_net().map_err(|source| JournalError::File { verb: "read", path: namespace::OWN_NET.into(), source })
 }
 
 #[cfg(test)]

@@ -45,6 +45,17 @@ pub(crate) fn own_pid() -> io::Result<u64> {
     Ok(fs::metadata("/proc/self/ns/pid")?.ino())
 }
 
+/// Where the calling thread's network namespace is told.
+pub(crate) const OWN_NET: &str = "/proc/thread-self/ns/net";
+
+/// Inode of the calling thread's network namespace.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub(crate) fn own_net() -> io::Result<u64> {
+    Ok(fs::metadata(OWN_NET)?.ino())
+}
+
 /// Runs a closure on a thread of its own in a network namespace.
 ///
 /// # Errors

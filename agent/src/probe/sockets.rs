@@ -19,6 +19,7 @@ use stormdrill_core::report::json::connection::Kernel;
 use stormdrill_wire::abi::{Rules, role};
 
 use super::{ProbeError, rules};
+use crate::fault::namespace;
 
 /// `TCP_LISTEN`
 const LISTEN: u8 = 10;
@@ -50,7 +51,7 @@ pub(super) fn list(found: &mut HashMap<MapData, u64, u32>, rules: &Rules, count:
 /// The network namespaces of all processes but this thread's, and those that `ip netns` keeps, each once.
 fn other_namespaces() -> Vec<File> {
     let mut known = HashSet::new();
-    let own = std::fs::metadata("/proc/thread-self/ns/net").map(|own| own.ino());
+    let own = namespace::own_net();
     known.extend(own);
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let of_processes = processes.filter(|entry| entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()));
