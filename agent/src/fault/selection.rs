@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use stormdrill_core::edge::{Cidr, EdgeSpec, PortRange, Role};
 use stormdrill_core::fault::{Select, Transport};
+use stormdrill_core::units::share;
 use stormdrill_wire::fault::{
     ADDRESS_EXCLUDED, ADDRESS_INCLUDED, AddressKey, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, BY_FLOW, BY_PEER_ADDRESS,
     BY_SOURCE_ADDRESS, BY_SOURCE_PORT, FAMILY_BITS, MANAGEMENT_SELECTED, MEMBERS_RECEIVE, MEMBERS_SEND, PORT_WORDS, PORTLESS_SELECTED,
@@ -218,7 +219,6 @@ impl Selection {
 
     /// In words, for `plan`.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "at most 2^32, exact in an f64")]
     pub fn describe(&self) -> String {
         let protocol = match self.protocol {
             Some(6) => "TCP segments".to_owned(),
@@ -252,7 +252,7 @@ impl Selection {
             text.push_str(" of the cgroup's sockets");
         }
         if let Some(flows) = self.flows {
-            text = format!("{text} on {:.1}% of the connections", flows.threshold as f64 / 4_294_967_296.0 * 100.0);
+            text = format!("{text} on {} of the connections", share::print_units(flows.threshold));
         }
         let networks = self.spared_addresses.iter().chain(&self.spared_peers).map(describe_network);
         let ports = self.spared_ports.iter().map(|range| format!("port {range}"));

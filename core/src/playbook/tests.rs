@@ -163,6 +163,17 @@ fn unknown_keys_are_refused_at_every_level() {
 fn values_are_refused_where_they_stand() {
     use Code::{BadValue, OutOfRange};
     refused("loss: 30%", "loss: 101%", OutOfRange, "101%", "`loss`: `101%` is too large");
+    refused(
+        "loss: 30%",
+        "loss: 100.0000000000000000001%",
+        OutOfRange,
+        "100.0000000000000000001%",
+        "`loss`: `100.0000000000000000001%` is too large",
+    );
+    let too_little = "`loss`: `0.00000001%` is nearer to 0% or 100% than the kernel's 32 bits can tell";
+    refused("loss: 30%", "loss: 0.00000001%", OutOfRange, "0.00000001%", too_little);
+    let problem = &parse(&GOOD.replacen("loss: 30%", "loss: 0.00000001%", 1)).unwrap_err()[0];
+    assert!(problem.help.as_deref().is_some_and(|help| help.contains("write `0.0000000233%` or `0%`")), "{problem:?}");
     refused("loss: 30%", "loss: NaN%", BadValue, "NaN%", "`loss`: `NaN%` is not a finite number");
     refused("loss: 30%", "loss: .nan", BadValue, ".nan", "`loss`: `.nan` is not a finite number");
     refused("loss: 30%", "loss: 0.3", BadValue, "0.3", "`loss`: `0.3` has no unit");

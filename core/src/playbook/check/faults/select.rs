@@ -103,7 +103,7 @@ fn peers(fields: &Fields<'_>, edge: Option<&EdgeSpec>, problems: &mut Problems<'
 /// A share of connections, as the kernel compares it.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is 0 to 1, and 2^32 is exact in an f64")]
 fn flows(entry: &Entry, problems: &mut Problems<'_>) -> Option<u64> {
-    let share = fields::quantity(entry, share::parse, problems)?;
+    let share = fields::quantity(entry, share::parse_drawn, problems)?;
     if share == 0.0 {
         let draft = Draft::new(Code::OutOfRange, &entry.value.place, "a share of 0% of the connections selects nothing");
         problems.report(draft.advice("leave `flows` out for all of them"));
