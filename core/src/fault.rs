@@ -7,6 +7,8 @@ use crate::edge::{Cidr, PortRange};
 
 pub mod model;
 
+pub mod queue;
+
 use model::LossModel;
 
 /// Which way the selected packets travel, seen from this host.

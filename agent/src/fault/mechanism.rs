@@ -204,3 +204,34 @@ pub(crate) fn sight(spec: &FaultSpec, edge: &EdgeSpec, hook: Hook) -> Option<Sig
         (_, _, Hook::Egress) => Sight::Sent,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use stormdrill_core::fault::{Distribution, RateLimit, Slot, Spacing, Tuning, queue};
+
+    use super::*;
+
+    #[test]
+    fn the_plans_limit_is_the_one_that_netem_gets() {
+        let delay =
+            FaultKind::Delay { time: Duration::from_millis(100), jitter: Duration::from_millis(20), distribution: Distribution::Normal };
+        let rate = FaultKind::Rate(RateLimit { bytes_per_second: 1_250_000, overhead: 0, cell_size: 0, cell_overhead: 0 });
+        let slot = Slot { every: Spacing::Between(Duration::from_millis(5), Duration::from_millis(50)), packets: 3, bytes: 0 };
+        let spec = |kind: &FaultKind, tuning| FaultSpec { tuning, ..FaultSpec::new(kind.clone(), "store") };
+        let plain = Tuning::default();
+        for specs in [
+            vec![spec(&FaultKind::Partition, plain.clone())],
+            vec![spec(&delay, plain.clone())],
+            vec![spec(&delay, Tuning { slot: Some(slot), ..plain.clone() }), spec(&rate, plain.clone())],
+            vec![spec(&delay, Tuning { limit: Some(7), ..plain.clone() }), spec(&rate, Tuning { limit: Some(9), ..plain })],
+        ] {
+            let planned = queue::limit_of(&specs.iter().collect::<Vec<_>>());
+            match carrier(&specs, Backend::Netem, false) {
+                Ok(Carrier::Netem(netem)) => assert_eq!(netem.queue_limit(), planned, "{specs:?}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
