@@ -6,6 +6,7 @@ use std::path::Path;
 
 use stormdrill_core::edge::{EdgeSpec, Role};
 use stormdrill_core::fault::{Backend, Direction, FaultKind, FaultSpec};
+use stormdrill_core::units::share;
 
 use stormdrill_wire::fault::request::RequestRule;
 
@@ -15,7 +16,7 @@ use super::filter::Hook;
 use super::hook_plan::Carrier;
 use super::netem::{Draw, Netem};
 use super::plane::FaultError;
-use super::selection::{Sight, threshold};
+use super::selection::Sight;
 use super::tbf::Tbf;
 
 /// Whether a fault and a group have a netem in common: the same packets on a hook of both.
@@ -113,8 +114,8 @@ pub(crate) fn carrier<'a>(
     let mut netem = Netem::default();
     for spec in specs {
         match (&spec.kind, backend) {
-            (FaultKind::Loss { share }, Backend::EbpfDrop) => return Ok(Carrier::Drop { threshold: threshold(*share) }),
-            (FaultKind::Partition, Backend::EbpfDrop) => return Ok(Carrier::Drop { threshold: threshold(1.0) }),
+            (FaultKind::Loss { share }, Backend::EbpfDrop) => return Ok(Carrier::Drop { threshold: share::units(*share) }),
+            (FaultKind::Partition, Backend::EbpfDrop) => return Ok(Carrier::Drop { threshold: share::units(1.0) }),
             (FaultKind::Rate(limit), Backend::Tbf) => {
                 return Ok(Carrier::Tbf(Tbf { bytes_per_second: limit.bytes_per_second, is_loopback }));
             }
@@ -123,7 +124,7 @@ pub(crate) fn carrier<'a>(
                 let seed = RandomState::new().build_hasher().finish();
                 let wanted = &spec.select.requests;
                 let requests = RequestRule::new(wanted.method.as_deref(), wanted.path.as_deref());
-                return Ok(Carrier::HttpStatus { threshold: threshold(*share), status: *status, seed, requests });
+                return Ok(Carrier::HttpStatus { threshold: share::units(*share), status: *status, seed, requests });
             }
             _ => add(&mut netem, spec)?,
         }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use stormdrill_core::edge::EdgeSpec;
 use stormdrill_core::fault::{Backend, FaultCounts, FaultKind, FaultOutcome, FaultSpec};
+use stormdrill_core::units::share;
 use stormdrill_wire::fault::LEASE_NS;
 use thiserror::Error;
 
@@ -28,7 +29,7 @@ use super::mechanism::{backend, carrier, hooks_of, is_on, other_hook, shares_net
 use super::members::{self, MembersError};
 use super::netlink::{Netlink, NetlinkError};
 use super::object::ObjectError;
-use super::selection::{Selection, threshold};
+use super::selection::Selection;
 use super::tally::Tally;
 
 /// How often a fault must be renewed; its lease lasts three times as long.
@@ -201,7 +202,7 @@ impl Plane {
         let select = host::resolved(&first.select, edge)?;
         if let FaultKind::Refuse { share } = first.kind {
             let cgroup = first.select.members.as_ref().map(|members| members::directory(members, &self.state_dir)).transpose()?;
-            let connect = Some(ConnectPlan::new(edge, &select, threshold(share), cgroup));
+            let connect = Some(ConnectPlan::new(edge, &select, share::units(share), cgroup));
             return Ok(Prepared {
                 specs,
                 backend: Backend::CgroupConnect,

@@ -292,13 +292,6 @@ fn key(network: &Cidr) -> (AddressKey, u32) {
     }
 }
 
-/// A share as the kernel compares it: of 2^32 draws, so many are hits.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0..=2^32 first, both exact in an f64")]
-pub(crate) fn threshold(share: f64) -> u64 {
-    const DRAWS: f64 = 4_294_967_296.0;
-    (share.clamp(0.0, 1.0) * DRAWS).round() as u64
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -342,14 +335,6 @@ mod tests {
         let mapped = Selection::of_edge(&edge(Role::Downstream, Some(("::ffff:10.0.0.0", 104)), None), Hook::Egress);
         let plain = Selection::of_edge(&edge(Role::Downstream, Some(("10.0.0.0", 8)), None), Hook::Egress);
         assert_eq!(mapped.prefixes(), plain.prefixes());
-    }
-
-    #[test]
-    fn shares_have_exact_ends() {
-        assert_eq!(threshold(0.0), 0);
-        assert_eq!(threshold(1.0), 1 << 32);
-        assert_eq!(threshold(0.5), 1 << 31);
-        assert_eq!(threshold(f64::NAN), 0);
     }
 
     #[test]

@@ -69,14 +69,20 @@ fn exact(text: &str, number: Decimal) -> Result<f64, UnitError> {
     Err(UnitError::new(text.trim(), UnitErrorKind::TooFine, vec![kept]))
 }
 
+/// A share of 0 to 1 in units of 2^-32, as the classifier compares it with its draws.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is 0 to 1, and 2^32 is exact in an f64")]
+pub fn units(share: f64) -> u64 {
+    (share.clamp(0.0, 1.0) * DRAWS).round() as u64
+}
+
 /// Writes so many units of 2^-32 as the shortest percentage that the kernel takes for them.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "at most 2^32, exact in an f64")]
 pub fn print_units(units: u64) -> String {
     let share = units as f64 / DRAWS;
-    let shortest = (0..=10)
-        .map(|digits| format!("{share:.digits$}"))
-        .find(|text| text.parse::<f64>().is_ok_and(|read| (read * DRAWS).round() == units as f64));
+    let shortest =
+        (0..=10).map(|digits| format!("{share:.digits$}")).find(|text| text.parse::<f64>().is_ok_and(|read| self::units(read) == units));
     shortest.map_or_else(|| print(share), |text| format!("{}%", shifted(&text)))
 }
 
@@ -158,21 +164,21 @@ mod tests {
             assert!(parse(text).is_ok(), "{text}");
         }
         // What is proposed is what the kernel's least and largest draw are.
-        assert_eq!((parse_drawn(LEAST).unwrap() * DRAWS).round(), 1.0);
-        assert_eq!((parse_drawn(MOST).unwrap() * DRAWS).round(), DRAWS - 1.0);
+        assert_eq!(units(parse_drawn(LEAST).unwrap()), 1);
+        assert_eq!(units(parse_drawn(MOST).unwrap()), (1 << 32) - 1);
         assert_eq!((parse_drawn("0%"), parse_drawn("100%"), parse_drawn("0.0000001%")), (Ok(0.0), Ok(1.0), Ok(1e-9)));
     }
 
     #[test]
     fn the_kernels_units_are_written_as_shortly_as_they_are_read() {
         for text in ["30%", "0.1%", "100%", "50%", "0.0000000233%", "99.9999999767%", "12.345678%"] {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 2^32")]
-            let units = (parse_drawn(text).unwrap() * DRAWS).round() as u64;
-            let printed = print_units(units);
-            assert_eq!((parse_drawn(&printed).unwrap() * DRAWS).round(), (parse_drawn(text).unwrap() * DRAWS).round(), "{text}");
+            let drawn = units(parse_drawn(text).unwrap());
+            let printed = print_units(drawn);
+            assert_eq!(units(parse_drawn(&printed).unwrap()), drawn, "{text}");
             assert!(printed.len() <= text.len(), "{text} {printed}");
         }
         assert_eq!(print_units(1_288_490_189), "30%");
+        assert_eq!([0.0, 0.5, 1.0, f64::NAN].map(units), [0, 1 << 31, 1 << 32, 0]);
     }
 
     proptest! {
