@@ -9,6 +9,8 @@ pub mod model;
 
 pub mod queue;
 
+pub mod reach;
+
 use model::LossModel;
 
 /// Which way the selected packets travel, seen from this host.

@@ -115,8 +115,15 @@ fn host_names_are_shown_with_what_they_stand_for() {
 fn faults_of_different_directions_share_the_netem_where_they_meet() {
     let netem = HostFacts::default().with(Feature::SchNetem, true);
     let plan = planned(&["loss: 5%, to: store", "delay: 10ms, to: store, direction: both"], &netem);
-    assert!(plan.contains("delay is set in the netem of fault 1 as well"), "{plan}");
-    assert!(plan.contains("an ifb device with netem of its own for clsact ingress of"), "{plan}");
+    assert!(
+        plan.contains("an ifb device for egress of the interface of the route to it with netem: loss 5%, delay 10ms, limit 4000"),
+        "{plan}"
+    );
+    assert!(
+        plan.contains("nothing of its own at egress of the interface of the route to it: it is set in the netem of fault 1 as well"),
+        "{plan}"
+    );
+    assert!(plan.contains("an ifb device for ingress of the interface of the route to it with netem: delay 10ms, limit 4000"), "{plan}");
     let playbook =
         read(&["loss: 5%, to: store", "loss: 10%, to: store, direction: ingress", "delay: 10ms, to: store, direction: both"]).unwrap();
     assert_eq!(playbook.faults[1].direction, Direction::Ingress);
@@ -167,4 +174,39 @@ fn an_edge_that_speaks_http2_gets_only_what_its_wire_can_carry() {
     );
     let by_path = message("http_status: {status: 500, share: 5%, path: /a}, to: store");
     assert_eq!(by_path, "`store` speaks HTTP/2, whose requests are compressed and not read for `method` and `path`");
+}
+
+#[test]
+fn two_packet_faults_on_one_interface_are_refused_only_where_a_packet_can_be_in_both() {
+    let pair = |a: &str, b: &str| {
+        let fault = |kind: &str, select: &str| format!("{kind}, to: store, interface: eth0, select: {{{select}}}");
+        read(&[&fault("loss: 5%", a), &fault("delay: 10ms", b)])
+    };
+    let container = |digit: char| format!("container: {}", digit.to_string().repeat(12));
+    for (a, b) in [
+        ("cgroup: a.slice/x", "cgroup: a.slice/y"),
+        ("pid: 17", "pid: 18"),
+        (container('a').as_str(), container('b').as_str()),
+        // Only the host knows, and says so when the fault is prepared.
+        ("cgroup: a.slice", "pid: 18"),
+        ("addresses: 10.2.0.0/17", "addresses: 10.2.128.0/17"),
+        ("addresses: 10.2.0.0/24, exclude: {addresses: [10.2.0.0/25]}", "addresses: [10.2.0.0/26, 10.2.0.64/26]"),
+        ("exclude: {addresses: [10.2.0.0/17, 10.2.128.0/18]}", "addresses: [10.2.3.0/24, 10.2.130.0/24]"),
+        ("protocol: tcp", "protocol: udp"),
+    ] {
+        assert!(pair(a, b).is_ok(), "{a} and {b}: {:?}", pair(a, b));
+    }
+    for (a, b) in [
+        ("cgroup: a.slice", "cgroup: a.slice/y"),
+        ("pid: 17", "flows: 50%"),
+        ("addresses: 10.2.0.0/24, exclude: {addresses: [10.2.0.0/25]}", "addresses: [10.2.0.64/26, 10.2.0.192/26]"),
+        ("protocol: tcp", "exclude: {addresses: 10.2.7.0/24}"),
+    ] {
+        let problems = pair(a, b).unwrap_err();
+        assert_eq!(problems[0].message, "`loss` towards `store` and `delay` towards `store` may select the same packets", "{a} and {b}");
+    }
+    // Answers and connections are parted in the same way.
+    let status = |select: &str| format!("http_status: {{status: 503, share: 5%}}, to: store, select: {{{select}}}");
+    assert!(read(&[&status("pid: 17"), &status("pid: 18")]).is_ok());
+    assert!(read(&[&status("pid: 17"), &status("addresses: 10.2.0.1")]).is_err());
 }
