@@ -80,6 +80,8 @@ fn traffic_is_limited_to_some_sockets_connections_and_callers() {
     assert_eq!(members("cgroup: /system.slice/a.service"), Members::Cgroup("system.slice/a.service".to_owned()));
     assert_eq!(members("pid: 17"), Members::Pid(17));
     assert_eq!(members("container: 0123456789ab"), Members::Container("0123456789ab".to_owned()));
+    assert_eq!(members("container: 4F5A0123BCDE"), Members::Container("4f5a0123bcde".to_owned()));
+    assert_eq!(members("container: 012345678901"), Members::Container("012345678901".to_owned()));
     assert_eq!(members("container: \"containerd://0123456789abcdef\""), Members::Container("0123456789abcdef".to_owned()));
     assert_eq!(one("loss: 5%, to: store, select: {flows: 25%}").faults[0].select.flows, Some(1 << 30));
     let web = one("loss: 5%, to: web, select: {peers: 10.0.0.0/8, exclude: {peers: [10.1.0.0/16]}}");
@@ -96,6 +98,8 @@ fn traffic_is_limited_to_some_sockets_connections_and_callers() {
     let with = |select: &str| format!("loss: 5%, to: store, select: {{{select}}}");
     refused(&[&with("pid: 1, cgroup: a")], Code::Conflict, "`cgroup` and `pid` are two ways to say whose traffic is meant");
     refused(&[&with("container: web-1")], Code::BadValue, "`web-1` is no container id");
+    let short = read(&[&with("container: 4f5a0123bcd")]).unwrap_err();
+    assert_eq!(short[0].help.as_deref(), Some("it has 11 digits: write its first twelve or more, as `docker ps` lists it"));
     refused(&[&with("flows: 0%")], Code::OutOfRange, "a share of 0% of the connections selects nothing");
     refused(&[&with("peers: 10.0.0.0/8")], Code::Conflict, "`peers` are the callers of an ingress edge, and `store` is a downstream edge");
     refused(&["refuse: 5%, to: store, select: {flows: 30%}"], Code::Conflict, "`flows` beside `refuse` means nothing");
