@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use stormdrill_core::edge::EdgeSpec;
-use stormdrill_core::fault::{Backend, FaultCounts, FaultKind, FaultOutcome, FaultSpec};
+use stormdrill_core::fault::{Backend, FaultCounts, FaultKind, FaultOutcome, FaultSpec, reach};
+use stormdrill_core::units::share;
 use stormdrill_wire::fault::LEASE_NS;
 use thiserror::Error;
 
@@ -28,7 +29,7 @@ use super::mechanism::{backend, carrier, hooks_of, is_on, other_hook, shares_net
 use super::members::{self, MembersError};
 use super::netlink::{Netlink, NetlinkError};
 use super::object::ObjectError;
-use super::selection::{Selection, threshold};
+use super::selection::Selection;
 use super::tally::Tally;
 
 /// How often a fault must be renewed; its lease lasts three times as long.
@@ -97,6 +98,16 @@ pub enum FaultError {
     /// The cgroup, container or process cannot be found.
     #[error(transparent)]
     Members(#[from] MembersError),
+    /// Two groups of processes turned out to be one, or one in the other.
+    #[error("{one} and {other} select the same packets: the processes of both are in {}", cgroup.display())]
+    Overlap {
+        /// The first fault's playbook key.
+        one: &'static str,
+        /// The other's.
+        other: &'static str,
+        /// The cgroup that is in both.
+        cgroup: PathBuf,
+    },
     /// Connections cannot be refused here.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -172,12 +183,17 @@ impl Plane {
             others.push((joined, edge));
             groups = others;
         }
-        let prepared = groups.into_iter().map(|(specs, edge)| {
+        let mut all: Vec<(Prepared, &EdgeSpec)> = Vec::new();
+        for (specs, edge) in groups {
             let site = Site::open(specs.first().and_then(|spec| spec.netns.as_ref()))?;
             let prepared = site.inside(|| self.prepare_group(specs, edge))??;
-            Ok(Prepared { site, ..prepared })
-        });
-        prepared.collect()
+            let prepared = Prepared { site, ..prepared };
+            for (before, its) in &all {
+                are_apart((before, its), (&prepared, edge))?;
+            }
+            all.push((prepared, edge));
+        }
+        Ok(all.into_iter().map(|(prepared, _)| prepared).collect())
     }
 
     /// [`Plane::prepare_blocking`] on a blocking thread of the runtime.
@@ -201,7 +217,7 @@ impl Plane {
         let select = host::resolved(&first.select, edge)?;
         if let FaultKind::Refuse { share } = first.kind {
             let cgroup = first.select.members.as_ref().map(|members| members::directory(members, &self.state_dir)).transpose()?;
-            let connect = Some(ConnectPlan::new(edge, &select, threshold(share), cgroup));
+            let connect = Some(ConnectPlan::new(edge, &select, share::units(share), cgroup));
             return Ok(Prepared {
                 specs,
                 backend: Backend::CgroupConnect,
@@ -235,6 +251,29 @@ impl Plane {
         }
         Ok(Prepared { specs, backend, hooks, connect: None, site: Site::default(), state_dir: self.state_dir.clone() })
     }
+}
+
+/// Refuses two faults on one hook whose packets are told apart by their processes alone, if those are in one cgroup: the playbook's check did not know.
+fn are_apart((a, a_edge): (&Prepared, &EdgeSpec), (b, b_edge): (&Prepared, &EdgeSpec)) -> Result<(), FaultError> {
+    let (Some(one), Some(other)) = (a.specs.first(), b.specs.first()) else {
+        return Ok(());
+    };
+    if one.kind.is_of_packets() != other.kind.is_of_packets()
+        || !reach::meet_whoever_sends((one, a_edge), (other, b_edge))
+        || a.site.inode()? != b.site.inode()?
+    {
+        return Ok(());
+    }
+    for (a, b) in a.hooks.iter().flat_map(|a| b.hooks.iter().map(move |b| (a, b))) {
+        if let (Some(first), Some(second)) = (&a.cgroup, &b.cgroup)
+            && (a.link.index, a.hook) == (b.link.index, b.hook)
+            && let Some(cgroup) =
+                [(first, second), (second, first)].into_iter().find_map(|(inner, outer)| inner.starts_with(outer).then_some(inner))
+        {
+            return Err(FaultError::Overlap { one: one.kind.as_str(), other: other.kind.as_str(), cgroup: cgroup.clone() });
+        }
+    }
+    Ok(())
 }
 
 impl Prepared {
