@@ -127,6 +127,14 @@ impl Answer {
     }
 }
 
+/// `name:port` of a URL's server; `None` if it is none.
+#[must_use]
+pub fn authority(url: &str) -> Option<String> {
+    let uri: hyper::Uri = url.parse().ok()?;
+    let port = if uri.scheme_str()? == "https" { 443 } else { 80 };
+    Some(format!("{}:{}", uri.host()?, uri.port_u16().unwrap_or(port)))
+}
+
 impl Client {
     /// By a Unix socket, where the kernel says who asks.
     #[must_use]

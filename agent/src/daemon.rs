@@ -8,6 +8,7 @@ use stormdrill_core::playbook::serve::Config;
 use stormdrill_core::report::json::window::WindowView;
 use thiserror::Error;
 
+use crate::client;
 use crate::drill::{self, DrillError};
 use crate::metrics::Metrics;
 
@@ -82,6 +83,7 @@ fn settings(config: &Config) -> Settings {
         running: config.limits.drills,
         kept: config.retention,
         observed: config.observe.as_ref().map(|observe| observe.edges.clone()).unwrap_or_default(),
+        servers: config.etcd.iter().flat_map(|etcd| &etcd.endpoints).filter_map(|url| client::authority(url)).collect(),
     }
 }
 

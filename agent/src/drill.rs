@@ -19,8 +19,8 @@ use crate::driver::faults::Faults;
 use crate::driver::{self, DriverError, Outcome, Progress};
 use crate::fault::clean::{self, CleanError, CleanProblem, Force};
 use crate::fault::elsewhere::Site;
-use crate::fault::own_ports;
 use crate::fault::plane::{FaultError, Plane};
+use crate::fault::spared::Spared;
 use crate::host;
 use crate::load::{self, LoadError};
 use crate::probe::{Probe, ProbeConfig, ProbeError};
@@ -61,7 +61,7 @@ pub struct Carried {
 
 /// Carries a drill out on the calling thread, in a runtime of its own. Nothing is changed before all is known to be possible.
 ///
-/// `abort` brings reasons to end it early; it is made within the runtime, since signal handlers need one.
+/// `spared` is whom its faults may not cut off. `abort` brings reasons to end it early; it is made within the runtime, since signal handlers need one.
 ///
 /// # Errors
 /// When it could not be started, or the probe failed under way; its faults are gone by then.
@@ -69,6 +69,7 @@ pub fn carry_out(
     playbook: &Playbook,
     state_dir: &Path,
     id: &str,
+    spared: Spared,
     abort: impl FnOnce() -> io::Result<mpsc::Receiver<String>>,
     progress: &mut dyn Progress,
 ) -> Result<Carried, DrillError> {
@@ -77,7 +78,7 @@ pub fn carry_out(
     let (outcome, load) = runtime.block_on(async {
         // First of all, so that a signal that comes while the probe is loaded ends the drill in good order.
         let mut abort = abort().map_err(DrillError::Runtime)?;
-        let prepared = Plane::new(state_dir).sparing(own_ports::spared()).prepare(targets(playbook)).await?;
+        let prepared = Plane::new(state_dir).sparing(spared).prepare(targets(playbook)).await?;
         leave_no_leftovers(state_dir, &mut |line| progress.note(line))?;
         let cgroup = host::scope(&playbook.scope, state_dir)?;
         let probe = Probe::attach_to_edges(&ProbeConfig {

@@ -34,6 +34,8 @@ pub mod own_ports;
 
 pub mod preview;
 
+pub mod spared;
+
 pub mod interface;
 
 mod hook_plan;

@@ -9,6 +9,7 @@ use stormdrill_core::playbook::Scope;
 use thiserror::Error;
 
 use crate::cgroup::{self, CgroupError};
+use crate::fault::{own_ports, spared};
 
 /// Why a scope cannot be observed.
 #[derive(Debug, Error)]
@@ -97,5 +98,7 @@ pub(crate) fn facts() -> HostFacts {
         facts = facts.with(Feature::CgroupBpf, symbol(Feature::CgroupBpf).is_some_and(|symbol| symbols.contains(symbol)));
     }
     facts.kernel = Some(release);
+    facts.spared_ports = own_ports::of_ssh();
+    facts.spared_ends = spared::ssh_clients();
     facts
 }

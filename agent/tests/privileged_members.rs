@@ -5,7 +5,8 @@
 
 mod lab;
 
-use std::net::UdpSocket;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -16,6 +17,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use stormdrill::fault::capability::{self, Capability};
 use stormdrill::fault::clean::{Force, clean};
 use stormdrill::fault::plane::{Applied, Plane};
+use stormdrill::fault::spared::Spared;
 use stormdrill_core::edge::{Cidr, EdgeSpec, Role};
 use stormdrill_core::fault::{Direction, FaultKind, FaultSpec, Members, NetNs, RateLimit, Select};
 
@@ -360,13 +362,70 @@ fn the_agents_own_port_is_spared_unless_the_playbook_says_otherwise() {
         let _nginx = Nginx::start(&["127.0.0.1:8081", "127.0.0.1:8082"]);
         for (include_management, expected) in [(false, Ok(200)), (true, Err(28))] {
             let spec = loss(Direction::Egress, Select { include_management, ..Select::default() });
-            let plane = Plane::new(state.path()).sparing(vec![8081]);
+            let plane = Plane::new(state.path()).sparing(Spared { ports: vec![8081], ends: Vec::new() });
             let fault = plane.prepare_blocking(&[(spec, edge(Role::Downstream, Some("127.0.0.0/8"), None))]).unwrap().remove(0);
             let fault = fault.apply_blocking().unwrap();
             assert_eq!(curl(Command::new("curl"), "http://127.0.0.1:8081/"), expected);
             assert_eq!(curl(Command::new("curl"), "http://127.0.0.1:8082/"), Err(28));
             assert!(fault.remove_blocking().error.is_none());
         }
+    });
+}
+
+#[test]
+fn single_connections_are_spared_by_their_far_end_in_both_directions_unless_the_playbook_says_otherwise() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        for address in ["10.9.0.1:8083", "[fd09::1]:8083"] {
+            let listener = TcpListener::bind(address).unwrap();
+            std::thread::spawn(move || listener.incoming().flatten().for_each(|stream| drop(std::thread::spawn(move || echo(stream)))));
+            let port = address.rsplit_once(':').unwrap().1.parse().unwrap();
+            let web = EdgeSpec { address: None, ..edge(Role::Ingress, None, Some(port)) };
+            for (include_management, spared) in [(false, true), (true, false)] {
+                let [mut kept, mut other] = peer.run(move || [(); 2].map(|()| TcpStream::connect(address).unwrap()));
+                let select = Select { include_management, ..Select::default() };
+                let spec = FaultSpec { interface: Some("v0".to_owned()), ..loss(Direction::Both, select) };
+                let plane = Plane::new(state.path()).sparing(Spared { ports: Vec::new(), ends: vec![kept.local_addr().unwrap()] });
+                let fault = plane.prepare_blocking(&[(spec, web.clone())]).unwrap().remove(0).apply_blocking().unwrap();
+                assert_eq!(is_answered(&mut kept), spared, "{address}");
+                assert!(!is_answered(&mut other), "{address}");
+                assert!(fault.remove_blocking().error.is_none());
+            }
+        }
+    });
+}
+
+/// Sends back what comes.
+fn echo(mut stream: TcpStream) {
+    let mut byte = [0];
+    while stream.read_exact(&mut byte).is_ok() && stream.write_all(&byte).is_ok() {}
+}
+
+/// Whether a byte comes back.
+fn is_answered(stream: &mut TcpStream) -> bool {
+    stream.set_read_timeout(Some(Duration::from_millis(400))).unwrap();
+    stream.write_all(b"x").unwrap();
+    stream.read_exact(&mut [0]).is_ok()
+}
+
+#[test]
+fn refusing_spares_ssh_the_agents_own_ports_and_the_servers_that_it_needs() {
+    in_namespace(|| {
+        let state = tempfile::tempdir().unwrap();
+        let listeners = [22, 8084, 8085, 8086].map(|port| TcpListener::bind(("127.0.0.1", port)).unwrap());
+        let connects = || listeners.each_ref().map(|listener| TcpStream::connect(listener.local_addr().unwrap()).is_ok());
+        for (include_management, expected) in [(false, [true, true, true, false]), (true, [false; 4])] {
+            let spared = Spared { ports: vec![8084], ends: vec!["127.0.0.1:8085".parse().unwrap()] };
+            let select = Select { include_management, ..Select::default() };
+            let spec = FaultSpec { select, ..FaultSpec::new(FaultKind::Refuse { share: 1.0 }, "store") };
+            let plane = Plane::new(state.path()).sparing(spared);
+            let edge = edge(Role::Downstream, Some("127.0.0.0/8"), None);
+            let fault = plane.prepare_blocking(&[(spec, edge)]).unwrap().remove(0).apply_blocking().unwrap();
+            assert_eq!(connects(), expected);
+            assert!(fault.remove_blocking().error.is_none());
+        }
+        assert_eq!(connects(), [true; 4]);
     });
 }
 

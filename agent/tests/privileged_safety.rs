@@ -6,7 +6,8 @@ mod lab;
 mod rig;
 mod safety;
 
-use std::net::UdpSocket;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -45,6 +46,44 @@ fn a_second_drill_on_an_overlapping_target_is_refused_by_another_process_until_t
         assert_eq!(third.end().code, Some(4));
         scene.assert_restored(&before, "after the drills");
         assert!(scene.agent.has_no_journal());
+    });
+}
+
+#[test]
+fn who_could_end_the_drill_is_not_cut_off_by_it() {
+    in_namespace(|| {
+        let agent = Agent::new();
+        let listener = TcpListener::bind("127.0.0.1:8474").unwrap();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                std::thread::spawn(move || {
+                    let mut byte = [0];
+                    while stream.read_exact(&mut byte).is_ok() && stream.write_all(&byte).is_ok() {}
+                });
+            }
+        });
+        let [mut session, mut other] = [(); 2].map(|()| TcpStream::connect("127.0.0.1:8474").unwrap());
+        let is_answered = |stream: &mut TcpStream| {
+            stream.set_read_timeout(Some(Duration::from_millis(400))).unwrap();
+            stream.write_all(b"x").unwrap();
+            stream.read_exact(&mut [0]).is_ok()
+        };
+        let path = agent.write(
+            "version: 1\nname: spared\nobserve:\n  downstream: {store: {address: 127.0.0.1, port: 8474}}\n  window: 250ms\n\
+             phases: {baseline: 250ms, fault: 2s, recovery: 250ms}\nfaults:\n  - {partition: true, to: store}\n",
+        );
+        // As sshd sets it, for a server of another port than 22; and as sudo leaves it, to a process further up only.
+        let variable = format!("127.0.0.1 {} 127.0.0.1 8474", session.local_addr().unwrap().port());
+        let run = agent.command(&["run", path.to_str().unwrap()]);
+        let mut command = Command::new("sh");
+        command.args(["-c", "env -u SSH_CONNECTION \"$@\"; exit $?", "sh"]).arg(run.get_program()).args(run.get_args());
+        let mut drill = Process::start(command.env("SSH_CONNECTION", variable));
+        drill.wait_for("fault:");
+        assert!(is_answered(&mut session), "the session is cut off");
+        assert!(!is_answered(&mut other), "the fault does not hold");
+        // It judges nothing: there is no traffic.
+        let ended = drill.end();
+        assert_eq!(ended.code, Some(3), "{ended:#?}");
     });
 }
 

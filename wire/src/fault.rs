@@ -43,6 +43,9 @@ pub const MEMBERS_RECEIVE: u32 = 1 << 10;
 /// A share of the connections is selected.
 pub const BY_FLOW: u32 = 1 << 11;
 
+/// Some ends of TCP connections are spared with the other management traffic: who could end the fault, and whom the agent needs.
+pub const SPARED_ENDS: u32 = 1 << 12;
+
 /// Value of an address prefix: packets that it covers are left alone.
 pub const ADDRESS_EXCLUDED: u8 = 0;
 /// Value of an address prefix: packets that it covers are selected.
@@ -106,6 +109,16 @@ pub const FAMILY_IPV6: u32 = 6_u32.to_be();
 #[must_use]
 pub const fn ipv4_key(address: [u8; 4]) -> AddressKey {
     [FAMILY_IPV4, u32::from_ne_bytes(address), 0, 0, 0]
+}
+
+/// An end of a TCP connection: the address's key, and the port in host order.
+pub type EndKey = [u32; 6];
+
+/// The key of an end.
+#[must_use]
+#[inline(always)]
+pub const fn end_key(address: &AddressKey, port: u16) -> EndKey {
+    [address[0], address[1], address[2], address[3], address[4], port as u32]
 }
 
 /// The key of an IPv6 address, from its bytes.

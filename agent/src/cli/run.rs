@@ -16,6 +16,7 @@ use super::{host, output};
 use crate::diagnostic::{self, Style};
 use crate::drill::{self, Carried, DrillError};
 use crate::exit::Exit;
+use crate::fault::spared::Spared;
 use crate::playbook_file;
 use crate::report::{log, progress};
 use crate::signals;
@@ -63,7 +64,7 @@ pub(super) fn run(args: &super::Run, state_dir: &Path) -> Exit {
 fn drill(playbook: &Playbook, args: &super::Run, state_dir: &Path) -> Result<Exit, RunError> {
     let Carried { end, result } = {
         let mut progress = progress::Stderr::new(&playbook.edges);
-        drill::carry_out(playbook, state_dir, &host::drill_id(), signals::reasons, &mut progress)?
+        drill::carry_out(playbook, state_dir, &host::drill_id(), Spared::of_this_process(), signals::reasons, &mut progress)?
     };
     let verdict = result.verdict.unwrap_or(Verdict::Inconclusive);
     deliver(&json::Run::of(&result), args)?;

@@ -9,10 +9,12 @@ use crate::claim::{Claim, ClaimError};
 use crate::daemon::overlap::Target;
 use crate::drill::{self, Carried, DrillError};
 use crate::driver::Progress;
+use crate::fault::spared::Spared;
 
 /// Carries drills out; a fake one in tests.
 pub trait Carry: Send + Sync {
-    /// Carries a drill out on this thread until it ends or `abort` brings a reason.
+    /// Carries a drill out on this thread until it ends or `abort` brings a reason. Its faults may not cut off the `servers` that the daemon needs, each
+    /// `name:port`.
     ///
     /// # Errors
     /// When it cannot be carried out.
@@ -20,6 +22,7 @@ pub trait Carry: Send + Sync {
         &self,
         playbook: &Playbook,
         id: &str,
+        servers: &[String],
         abort: mpsc::Receiver<String>,
         progress: &mut dyn Progress,
     ) -> Result<Carried, DrillError>;
@@ -42,10 +45,12 @@ impl Carry for Host {
         &self,
         playbook: &Playbook,
         id: &str,
+        servers: &[String],
         abort: mpsc::Receiver<String>,
         progress: &mut dyn Progress,
     ) -> Result<Carried, DrillError> {
-        drill::carry_out(playbook, &self.journal_dir, id, || Ok(abort), progress)
+        let spared = Spared::of_this_process().with_servers(servers);
+        drill::carry_out(playbook, &self.journal_dir, id, spared, || Ok(abort), progress)
     }
 
     fn taken(&self, targets: &[Target]) -> Option<String> {

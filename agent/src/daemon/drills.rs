@@ -66,6 +66,8 @@ pub struct Settings {
     pub kept: usize,
     /// Edges that are counted all the time, which drills must not count again.
     pub observed: Vec<EdgeSpec>,
+    /// Servers that the daemon needs, `name:port` each: drills spare them.
+    pub servers: Vec<String>,
 }
 
 /// The observed edges cannot change under a drill: it would count some twice, or not at all.

@@ -14,6 +14,7 @@ use thiserror::Error;
 use super::filter::Hook;
 use super::object::{Object, ObjectError};
 use super::selection::Selection;
+use super::spared::Spared;
 use crate::cgroup::{self, CgroupError};
 
 /// What can go wrong with refusing connections.
@@ -49,9 +50,9 @@ pub(crate) struct Connect {
 }
 
 impl ConnectPlan {
-    pub(crate) fn new(edge: &EdgeSpec, select: &Select, threshold: u64, cgroup: Option<PathBuf>) -> Self {
+    pub(crate) fn new(edge: &EdgeSpec, select: &Select, spared: &Spared, threshold: u64, cgroup: Option<PathBuf>) -> Self {
         // A connection is to an edge as a packet that leaves for it.
-        Self { selection: Selection::of_edge(edge, Hook::Egress).narrowed(select), threshold, cgroup }
+        Self { selection: Selection::of_edge(edge, Hook::Egress).narrowed(select).sparing(spared), threshold, cgroup }
     }
 
     pub(crate) fn describe(&self) -> String {
@@ -69,7 +70,8 @@ impl Connect {
         };
         let cgroup = File::open(&path).map_err(|source| ConnectError::Open { path, source })?;
         let mut object = Object::attach_to_connect(&plan.selection, &cgroup)?;
-        object.set_rule(&FaultRule { threshold: plan.threshold, flags: plan.selection.flags(), ..FaultRule::default() })?;
+        let Selection { own_ports, .. } = plan.selection;
+        object.set_rule(&FaultRule { threshold: plan.threshold, flags: plan.selection.flags(), own_ports, ..FaultRule::default() })?;
         Ok(Self { object: Some(object), last: FaultStats::default() })
     }
 

@@ -6,14 +6,14 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use aya::maps::lpm_trie::{Key, LpmTrie};
-use aya::maps::{Array, CgroupArray, MapData, MapError, PerCpuArray, ProgramArray};
+use aya::maps::{Array, CgroupArray, HashMap, MapData, MapError, PerCpuArray, ProgramArray};
 use aya::programs::{CgroupAttachMode, CgroupSockAddr, ProgramError, ProgramFd, SchedClassifier};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use stormdrill_wire::abi::role;
 use stormdrill_wire::conn::Conn;
 use stormdrill_wire::fault::exchange::Exchange;
 use stormdrill_wire::fault::request::RequestRule;
-use stormdrill_wire::fault::{AddressKey, FaultRule, FaultStats};
+use stormdrill_wire::fault::{AddressKey, EndKey, FaultRule, FaultStats};
 use thiserror::Error;
 
 use super::selection::{Selection, Sight};
@@ -159,7 +159,7 @@ impl Object {
         if OBJECT.is_empty() {
             return Err(ObjectError::Missing);
         }
-        let (prefixes, peers) = (selection.prefixes(), selection.peer_prefixes());
+        let (prefixes, peers, spared) = (selection.prefixes(), selection.peer_prefixes(), selection.spared_keys());
         let mut ebpf = LOADER
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -167,6 +167,7 @@ impl Object {
             .map_max_entries("PEERS", u32::try_from(peers.len()).unwrap_or(u32::MAX).max(1))
             .map_max_entries("KNOWN_ADDRESSES", if prefixes.is_empty() { 1 } else { KNOWN })
             .map_max_entries("KNOWN_PEERS", if peers.is_empty() { 1 } else { KNOWN })
+            .map_max_entries("SPARED", u32::try_from(spared.len()).unwrap_or(u32::MAX).max(1))
             .map_max_entries("EXCHANGES", exchanges)
             .map_max_entries("MEMBERS", if selection.members == Some(Sight::Answered) { MEMBERS } else { 1 })
             .load(OBJECT)
@@ -179,6 +180,9 @@ impl Object {
         }
         fill(&mut ebpf, "ADDRESSES", prefixes)?;
         fill(&mut ebpf, "PEERS", peers)?;
+        let ends = ebpf.map_mut("SPARED").ok_or(ObjectError::Incomplete { name: "SPARED" })?;
+        let mut ends = HashMap::<_, EndKey, u8>::try_from(ends).map_err(map("SPARED"))?;
+        spared.iter().try_for_each(|end| ends.insert(end, 1, 0)).map_err(map("SPARED"))?;
         Ok(ebpf)
     }
 

@@ -30,6 +30,7 @@ use super::members::{self, MembersError};
 use super::netlink::{Netlink, NetlinkError};
 use super::object::ObjectError;
 use super::selection::Selection;
+use super::spared::Spared;
 use super::tally::Tally;
 
 /// How often a fault must be renewed; its lease lasts three times as long.
@@ -120,7 +121,7 @@ pub enum FaultError {
 #[derive(Debug, Clone)]
 pub struct Plane {
     state_dir: PathBuf,
-    spared_ports: Vec<u16>,
+    spared: Spared,
 }
 
 /// Faults that can be applied: several on one selection share one netem.
@@ -157,13 +158,13 @@ impl Plane {
     /// A plane with its journals in that directory, which is made when it is needed.
     #[must_use]
     pub fn new(state_dir: impl Into<PathBuf>) -> Self {
-        Self { state_dir: state_dir.into(), spared_ports: Vec::new() }
+        Self { state_dir: state_dir.into(), spared: Spared::default() }
     }
 
-    /// The same plane, whose faults spare these TCP ports at either end, like SSH's, unless management traffic is included.
+    /// The same plane, whose faults spare these like SSH, unless management traffic is included.
     #[must_use]
-    pub fn sparing(mut self, ports: Vec<u16>) -> Self {
-        self.spared_ports = ports;
+    pub fn sparing(mut self, spared: Spared) -> Self {
+        self.spared = spared;
         self
     }
 
@@ -218,7 +219,7 @@ impl Plane {
         let select = host::resolved(&first.select, edge)?;
         if let FaultKind::Refuse { share } = first.kind {
             let cgroup = first.select.members.as_ref().map(|members| members::directory(members, &self.state_dir)).transpose()?;
-            let connect = Some(ConnectPlan::new(edge, &select, share::units(share), cgroup));
+            let connect = Some(ConnectPlan::new(edge, &select, &self.spared, share::units(share), cgroup));
             return Ok(Prepared {
                 specs,
                 backend: Backend::CgroupConnect,
@@ -244,7 +245,7 @@ impl Plane {
                     _ => Selection::of_edge(edge, hook),
                 };
                 let sight = sight(first, edge, hook);
-                let selection = selection.narrowed(&select).of_flows(select.flows, flow_seed).of_members(sight).sparing(&self.spared_ports);
+                let selection = selection.narrowed(&select).of_flows(select.flows, flow_seed).of_members(sight).sparing(&self.spared);
                 let also = other_hook(first, hook, sight, link.is_loopback);
                 let (link, cgroup, why) = (link.clone(), cgroup.clone(), why.clone());
                 hooks.push(Loaded::of(HookPlan { link, hook, also, selection, carrier, cgroup, why })?);

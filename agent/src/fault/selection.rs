@@ -1,17 +1,18 @@
 //! From an edge and a direction to the packets of one hook, in the packet's own terms: source and destination.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use stormdrill_core::edge::{Cidr, EdgeSpec, PortRange, Role};
 use stormdrill_core::fault::{Select, Transport};
 use stormdrill_core::units::share;
 use stormdrill_wire::fault::{
     ADDRESS_EXCLUDED, ADDRESS_INCLUDED, AddressKey, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, BY_FLOW, BY_PEER_ADDRESS,
-    BY_SOURCE_ADDRESS, BY_SOURCE_PORT, FAMILY_BITS, MANAGEMENT_SELECTED, MEMBERS_RECEIVE, MEMBERS_SEND, PORT_WORDS, PORTLESS_SELECTED,
-    UNLISTED_ADDRESS_SELECTED, UNLISTED_PEER_SELECTED, ipv4_key, ipv6_key,
+    BY_SOURCE_ADDRESS, BY_SOURCE_PORT, EndKey, FAMILY_BITS, MANAGEMENT_SELECTED, MEMBERS_RECEIVE, MEMBERS_SEND, PORT_WORDS,
+    PORTLESS_SELECTED, SPARED_ENDS, UNLISTED_ADDRESS_SELECTED, UNLISTED_PEER_SELECTED, end_key, ipv4_key, ipv6_key,
 };
 
 use super::filter::Hook;
+use super::spared::Spared;
 
 /// Which end of a packet an edge's address and ports are compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct Selection {
     pub flows: Option<FlowShare>,
     /// TCP ports of this process, spared at either end with the other management traffic; 0 for none.
     pub own_ports: [u16; 4],
+    /// Ends of TCP connections that are spared in the same way.
+    pub spared_ends: Vec<SocketAddr>,
 }
 
 /// Where the sockets of a cgroup are seen: a packet that arrives has none yet.
@@ -101,6 +104,7 @@ impl Selection {
             members: None,
             flows: None,
             own_ports: [0; 4],
+            spared_ends: Vec::new(),
         }
     }
 
@@ -129,12 +133,13 @@ impl Selection {
         self
     }
 
-    /// The same packets, but for those of this process's own listeners.
+    /// The same packets, but for those that reach this process, or that it needs.
     #[must_use]
-    pub fn sparing(mut self, ports: &[u16]) -> Self {
-        for (own, port) in self.own_ports.iter_mut().zip(ports) {
+    pub fn sparing(mut self, spared: &Spared) -> Self {
+        for (own, port) in self.own_ports.iter_mut().zip(&spared.ports) {
             *own = *port;
         }
+        self.spared_ends.clone_from(&spared.ends);
         self
     }
 
@@ -182,6 +187,9 @@ impl Selection {
         if self.flows.is_some() {
             flags |= BY_FLOW;
         }
+        if !self.spared_ends.is_empty() {
+            flags |= SPARED_ENDS;
+        }
         flags
     }
 
@@ -215,6 +223,15 @@ impl Selection {
     /// The same of the other end.
     pub(crate) fn peer_prefixes(&self) -> Vec<(u32, AddressKey, u8)> {
         entries(&self.peers, &self.spared_peers)
+    }
+
+    /// The ends that are spared, an IPv4-mapped address as IPv4.
+    pub(crate) fn spared_keys(&self) -> Vec<EndKey> {
+        let key = |end: &SocketAddr| match end.ip().to_canonical() {
+            IpAddr::V4(address) => end_key(&ipv4_key(address.octets()), end.port()),
+            IpAddr::V6(address) => end_key(&ipv6_key(address.octets()), end.port()),
+        };
+        self.spared_ends.iter().map(key).collect()
     }
 
     /// In words, for `plan`.

@@ -34,6 +34,7 @@ impl Carry for Pretended {
         &self,
         playbook: &Playbook,
         id: &str,
+        _servers: &[String],
         mut abort: mpsc::Receiver<String>,
         progress: &mut dyn Progress,
     ) -> Result<Carried, DrillError> {

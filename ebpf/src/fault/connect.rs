@@ -8,16 +8,17 @@ use core::arch::asm;
 use aya_ebpf::bindings::bpf_sock_addr;
 use aya_ebpf::helpers::{bpf_get_prandom_u32, bpf_ktime_get_ns, bpf_set_retval};
 use stormdrill_wire::fault::{
-    ADDRESS_INCLUDED, AddressKey, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, FAMILY_IPV4, FAMILY_IPV6, PORT_WORDS,
-    UNLISTED_ADDRESS_SELECTED,
+    ADDRESS_INCLUDED, AddressKey, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, FAMILY_IPV4, FAMILY_IPV6, FaultRule, MANAGEMENT_SELECTED,
+    PORT_WORDS, SPARED_ENDS, UNLISTED_ADDRESS_SELECTED,
 };
 
-use crate::maps;
+use crate::{maps, select};
 
 const ALLOW: i32 = 1;
 const REFUSE: i32 = 0;
 const TCP: u32 = 6;
 const ECONNREFUSED: i32 = 111;
+const SSH: u16 = 22;
 
 /// The middle of an IPv4-mapped address, `::ffff:0:0`.
 const MAPPED: u32 = 0xffff_u32.to_be();
@@ -58,7 +59,7 @@ pub fn judge(address: *mut bpf_sock_addr, key: &AddressKey, says_why: bool) -> i
     add(unsafe { &raw mut (*stats).seen });
     // The port is in network order, in the first two bytes of the word.
     let port = u16::from_be(port as u16);
-    if protocol != TCP || !is_listed(rule.flags, key, port) {
+    if protocol != TCP || !is_listed(rule.flags, key, port) || is_management(rule, key, port) {
         return ALLOW;
     }
     // SAFETY: a helper without arguments.
@@ -89,6 +90,13 @@ pub fn judge(address: *mut bpf_sock_addr, key: &AddressKey, says_why: bool) -> i
 fn add(counter: *mut u64) {
     // SAFETY: callers pass pointers into map values, which live as long as the program runs.
     unsafe { asm!("lock *(u64 *)({0} + 0) += {1}", in(reg) counter, in(reg) 1_u64, options(nostack)) }
+}
+
+/// What a host is reached by, and what the agent itself needs.
+#[inline(always)]
+fn is_management(rule: &FaultRule, key: &AddressKey, port: u16) -> bool {
+    rule.flags & MANAGEMENT_SELECTED == 0
+        && (port == SSH || select::is_own(port, rule) || (rule.flags & SPARED_ENDS != 0 && maps::is_spared(key, port)))
 }
 
 #[inline(always)]

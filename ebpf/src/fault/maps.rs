@@ -3,11 +3,11 @@
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::lpm_trie::{Key, LpmTrie};
-use aya_ebpf::maps::{Array, CgroupArray, LruHashMap, PerCpuArray, ProgramArray};
+use aya_ebpf::maps::{Array, CgroupArray, HashMap, LruHashMap, PerCpuArray, ProgramArray};
 use aya_ebpf::programs::TcContext;
 use stormdrill_wire::fault::exchange::Exchange;
 use stormdrill_wire::fault::request::RequestRule;
-use stormdrill_wire::fault::{AddressKey, FaultRule, FaultStats, KEY_BITS, PORT_WORDS, mix};
+use stormdrill_wire::fault::{AddressKey, EndKey, FaultRule, FaultStats, KEY_BITS, PORT_WORDS, end_key, mix};
 
 use crate::answers::Place;
 use crate::segment::Chunk;
@@ -36,6 +36,10 @@ static ADDRESSES: LpmTrie<AddressKey, u8> = LpmTrie::with_max_entries(1, 0);
 /// Prefixes of the other end's address.
 #[map]
 static PEERS: LpmTrie<AddressKey, u8> = LpmTrie::with_max_entries(1, 0);
+
+/// Ends of connections that are spared; the agent sizes it.
+#[map]
+static SPARED: HashMap<EndKey, u8> = HashMap::with_max_entries(1, 0);
 
 /// What the tries said of the addresses that were met last: looking one up takes the longer, the more prefixes there are. They never change
 /// once the filter is in place. A place holds one address; the agent sizes it to [`CACHE`], or to nothing where there are no prefixes.
@@ -123,6 +127,12 @@ pub fn known_address(address: &AddressKey) -> Option<u8> {
 #[inline(always)]
 pub fn known_peer(address: &AddressKey) -> Option<u8> {
     known(&KNOWN_PEERS, &PEERS, address)
+}
+
+/// Whether the end is one of those that are spared.
+#[inline(always)]
+pub fn is_spared(address: &AddressKey, port: u16) -> bool {
+    SPARED.get_ptr(&end_key(address, port)).is_some()
 }
 
 /// An address and what a trie says of it: 0 if the place is empty, 1 for nothing, 2 and more for a value.

@@ -3,7 +3,7 @@
 use aya_ebpf::programs::TcContext;
 use stormdrill_wire::fault::{
     ADDRESS_INCLUDED, AddressKey, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, BY_FLOW, BY_PEER_ADDRESS, BY_SOURCE_ADDRESS, BY_SOURCE_PORT,
-    FaultRule, FaultStats, MANAGEMENT_SELECTED, MEMBERS_RECEIVE, MEMBERS_SEND, PORT_WORDS, PORTLESS_SELECTED, UNLISTED_ADDRESS_SELECTED,
+    FaultRule, FaultStats, MANAGEMENT_SELECTED, MEMBERS_RECEIVE, MEMBERS_SEND, PORT_WORDS, PORTLESS_SELECTED, SPARED_ENDS, UNLISTED_ADDRESS_SELECTED,
     UNLISTED_PEER_SELECTED, mix,
 };
 
@@ -121,6 +121,13 @@ pub fn matches(ctx: &TcContext, packet: &Packet, rule: &FaultRule, way: Way) -> 
     {
         return false;
     }
+    // Last of what costs a look-up: few packets get here.
+    if flags & (SPARED_ENDS | MANAGEMENT_SELECTED) == SPARED_ENDS
+        && packet.protocol == TCP
+        && (maps::is_spared(&packet.source, packet.source_port) || maps::is_spared(&packet.destination, packet.destination_port))
+    {
+        return false;
+    }
     if flags & (BY_FLOW | MEMBERS_SEND | MEMBERS_RECEIVE) == 0 {
         return true;
     }
@@ -176,7 +183,7 @@ fn is_management(packet: &Packet, rule: &FaultRule) -> bool {
 
 /// Whether the agent itself listens on the port. Port 0 is nobody's.
 #[inline(always)]
-fn is_own(port: u16, rule: &FaultRule) -> bool {
+pub fn is_own(port: u16, rule: &FaultRule) -> bool {
     let [a, b, c, d] = rule.own_ports;
     port != 0 && (port == a || port == b || port == c || port == d)
 }

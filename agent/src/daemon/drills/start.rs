@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use stormdrill_core::edge::EdgeSpec;
 use stormdrill_core::machine::End;
 use stormdrill_core::playbook::Playbook;
 use stormdrill_core::report::json;
 use thiserror::Error;
 use tokio::sync::mpsc;
 
-use super::{Drills, Entry, Running, end_event};
+use super::{Drills, Entry, Running, Settings, end_event};
 use crate::clock;
 use crate::daemon::cluster::ClaimError;
 use crate::daemon::log::EventLog;
@@ -112,8 +111,8 @@ impl Drills {
         let live = Arc::new(Live::new(&playbook.edges));
         let thread = {
             let (drills, record, log, live) = (Arc::clone(self), record.clone(), Arc::clone(&log), Arc::clone(&live));
-            let observed = inner.settings.observed.clone();
-            move || drills.carry(&playbook, &observed, record, &log, live, reasons)
+            let settings = inner.settings.clone();
+            move || drills.carry(&playbook, &settings, record, &log, live, reasons)
         };
         if let Err(source) = std::thread::Builder::new().name(format!("drill-{}", &record.id[..8])).spawn(thread) {
             self.store.forget(&record.id);
@@ -128,17 +127,18 @@ impl Drills {
     fn carry(
         &self,
         playbook: &Playbook,
-        observed: &[EdgeSpec],
+        settings: &Settings,
         mut record: Record,
         log: &Arc<EventLog>,
         live: Arc<Live>,
         abort: mpsc::Receiver<String>,
     ) {
         tracing::info!(drill = record.id, playbook = record.playbook, "drill started");
-        let mut progress = Reporter::new(&record.id, playbook, observed, Arc::clone(log), live, Arc::clone(&self.metrics));
+        let mut progress = Reporter::new(&record.id, playbook, &settings.observed, Arc::clone(log), live, Arc::clone(&self.metrics));
         // A panic must not leave a drill that runs for ever in the books; its faults end with the lease.
-        let carried =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.carry.carry_out(playbook, &record.id, abort, &mut progress)));
+        let carried = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            self.carry.carry_out(playbook, &record.id, &settings.servers, abort, &mut progress)
+        }));
         let lost_before = progress.events_lost();
         drop(progress);
         let (state, verdict, reason) = match carried {
