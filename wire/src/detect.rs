@@ -204,6 +204,10 @@ fn responses(payload: &impl Payload, opening: &Opening, have: u32) -> u8 {
     if have < 9 {
         return if opening.total < 9 { MORE } else { protocol::UNKNOWN };
     }
+    // What Redis says to a client that it does not let in, before it has asked for anything.
+    if word == u64::from_le_bytes(*b"-ERR max") || word == u64::from_le_bytes(*b"-DENIED ") {
+        return protocol::REDIS;
+    }
     let [a, b, c, sequence, version, digit, ..] = word.to_le_bytes();
     let length = a as u32 | (b as u32) << 8 | (c as u32) << 16;
     if sequence == 0 && length > 8 && length < 1024 && (version == 0xff || (version == 10 && digit.wrapping_sub(b'0') <= 9)) {

@@ -292,6 +292,7 @@ unsafe impl Recogniser for Redis {
 
     #[inline(always)]
     fn complete(&mut self, book: &mut Book, side: usize) -> Note {
+        let is_first = self.flags & KNOWN == 0;
         self.flags = self.flags & !TENTATIVE | KNOWN;
         if side == side::REQUEST {
             self.phase = phase::START;
@@ -300,7 +301,7 @@ unsafe impl Recogniser for Redis {
             return Note::request(index);
         }
         if !book.awaits() {
-            return Note::NONE;
+            return if is_first && self.kind == b'-' { Note::turned_away() } else { Note::NONE };
         }
         let index = book.response_count;
         book.response_count = index.wrapping_add(1);
@@ -371,6 +372,12 @@ unsafe impl Recogniser for Redis {
 
     #[inline(always)]
     fn part(&self, book: &Book, side: usize) -> Note {
-        if side == side::RESPONSE { Note::NONE } else { part_of(book, side) }
+        if side == side::REQUEST {
+            part_of(book, side)
+        } else if self.flags & KNOWN == 0 && self.kind == b'-' && !book.awaits() {
+            Note::part_of_turning_away()
+        } else {
+            Note::NONE
+        }
     }
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use stormdrill_wire::abi::protocol;
 use stormdrill_wire::conn::side::{REQUEST, RESPONSE};
 use stormdrill_wire::replay::Replay;
-use talk::{Turn, check, check_from, client, server};
+use talk::{Turn, check, check_from, check_turned_away, client, server};
 
 fn command(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
@@ -147,4 +147,14 @@ proptest! {
         }
         prop_assert_eq!((replay.requests, replay.gaps, replay.bytes[0]), (count as u64, 0, bytes.len() as u64));
     }
+}
+
+#[test]
+fn a_client_that_is_not_let_in_is_told_and_is_no_answer() {
+    for error in ["-ERR max number of clients reached\r\n", "-DENIED Redis is running in protected mode because\r\n"] {
+        check_turned_away(&[server(error)], error.as_bytes(), 0);
+    }
+    // With a command that waits it is that one's answer; and a message that follows an answer is none.
+    let (replay, _) = check(&[client("PING\r\n"), server("-ERR max number of clients reached\r\n"), server("-ERR more\r\n")], 1, &[true]);
+    assert_eq!(replay.turned_away, 0);
 }
