@@ -77,6 +77,11 @@ pub enum ProbeEventKind {
         /// How.
         how: Close,
     },
+    /// An HTTP/1 connection goes on as HTTP/2: a request is stream 1 from here on, and answered there.
+    Upgraded {
+        /// How many requests were on this connection before it.
+        index: u32,
+    },
     /// Something on a stream of an HTTP/2 connection.
     Stream(StreamEvent),
 }

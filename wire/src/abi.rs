@@ -203,6 +203,8 @@ pub mod kind {
     pub const STREAMS_MISSED: u8 = 12;
     /// Bytes of the error with which a server does not let a client in: in place of its greeting, or before a login is complete.
     pub const TURNED_AWAY: u8 = 13;
+    /// The connection goes on as HTTP/2 (`Upgrade: h2c`): request `index` is stream 1, and answered there.
+    pub const UPGRADED: u8 = 14;
 }
 
 /// Values of [`EventHeader::status`] in a `CONNECT_FAILED` record.

@@ -6,7 +6,7 @@
 
 use crate::abi::{outcome, protocol, role};
 use crate::conn::{Book, Conn};
-use crate::detect::{self, LOOKS, MORE, Opening, PASS};
+use crate::detect::{self, BY_TEXT, INLINE, LOOKS, MORE, Opening, PASS};
 use crate::flow::{Flow, Place, Stretch};
 use crate::http1::Machine;
 use crate::http2::Http2;
@@ -198,7 +198,11 @@ impl Replay {
                 }
                 true
             }
-            protocol => {
+            found => {
+                let protocol = if found == INLINE { protocol::REDIS } else { found };
+                if found == INLINE {
+                    self.conn.book.looked = BY_TEXT;
+                }
                 self.conn.book.protocol = protocol;
                 self.foreign += u64::from(protocol >= protocol::TLS);
                 false

@@ -160,6 +160,18 @@ impl Connections {
         connection.stray(Stray { index, answer, at_ns: place.at_ns });
     }
 
+    /// The connection goes on as HTTP/2, with a request of HTTP/1 as its first stream.
+    pub(crate) fn upgraded(&mut self, place: Place, index: u32, books: &mut Books) {
+        const STREAM: u32 = 1;
+        if let Some(partial) = self.connection(place, books).partial.take() {
+            self.begin(place, &partial, books);
+        }
+        let Some(request) = self.open.get(&place.conn.0).map(|connection| connection.asked_by(index)) else { return };
+        if let Some(attempt) = self.leave_one(place.conn, request) {
+            self.wait(Attempt { index: STREAM, protocol: Protocol::Http2, ..attempt });
+        }
+    }
+
     /// The server does not let the client in: the error, or a piece of it.
     pub(crate) fn turned_away(&mut self, place: Place, piece: &HeadPiece, books: &mut Books) {
         let Place { conn, edge, protocol, epoch, at_ns } = place;

@@ -139,8 +139,7 @@ impl Machine {
         self.begin();
         self.grow(13);
         self.status = hundreds as u16 * 100 + tens as u16 * 10 + ones as u16;
-        self.headers_follow();
-        self.set_phase(phase::LINE);
+        self.reason_follows();
         13
     }
 }
