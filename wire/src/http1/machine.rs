@@ -123,7 +123,7 @@ fn response(book: &mut Book, machine: &Machine) -> (Note, Body) {
         // The request is stream 1 from here on, and its response comes there.
         book.of_requests = 1;
         let kind = if orphan { 0 } else { kind::UPGRADED };
-        return (Note { kind, turn: protocol::HTTP2, index, ..Note::NONE }, Body::None);
+        return (Note { kind, bare: true, turn: protocol::HTTP2, index, ..Note::NONE }, Body::None);
     }
     if !orphan {
         book.response_count = index.wrapping_add(1);

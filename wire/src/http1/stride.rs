@@ -83,9 +83,7 @@ impl Machine {
             if left < 16 {
                 return (0, Step::More);
             }
-            if word | CONTENT_CASE == letters(b"content-", 0)
-                && (window.word(at + 8) | LENGTH_CASE) << 8 == letters(b"length:", 0) << 8
-            {
+            if word | CONTENT_CASE == letters(b"content-", 0) && (window.word(at + 8) | LENGTH_CASE) << 8 == letters(b"length:", 0) << 8 {
                 self.grow(15);
                 self.begin_value(phase::LENGTH);
                 return (15, Step::More);
