@@ -60,6 +60,7 @@ impl Observer for Found {
 }
 
 fn check(start: &Replay, turns: &[Turn], requests: u64, responses: u64) -> Found {
+    talk::record(start, turns);
     let mut first = None;
     for piece in [usize::MAX, 1, 2, 3, 5, 8, 9, 10, 64, 255, 257] {
         let mut replay = start.clone();

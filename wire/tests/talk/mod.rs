@@ -2,6 +2,9 @@
 #![allow(unreachable_pub, reason = "the module is one of each test's own")]
 #![allow(dead_code, reason = "each test uses some of it")]
 
+#[path = "../corpus/mod.rs"]
+mod corpus;
+
 use stormdrill_wire::abi::{kind, outcome};
 use stormdrill_wire::conn::side::{REQUEST, RESPONSE};
 use stormdrill_wire::recogniser::{Note, Piece, tally};
@@ -55,8 +58,23 @@ impl Told {
     }
 }
 
+/// Keeps a conversation for the corpus where `STORMDRILL_RECORD` names a folder; see `tests/corpus`.
+pub fn record(start: &Replay, turns: &[Turn]) {
+    let Some(folder) = std::env::var_os("STORMDRILL_RECORD") else { return };
+    let late = start.conn().flows[0].flags != 0;
+    let talk =
+        corpus::Talk { pin: start.conn().book.protocol, late, turns: turns.iter().filter(|turn| !turn.1.is_empty()).cloned().collect() };
+    if talk.len() <= corpus::LONGEST {
+        let bytes = talk.write();
+        let name = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+        std::fs::create_dir_all(&folder).expect("the folder can be made");
+        std::fs::write(std::path::Path::new(&folder).join(format!("{name:016x}")), bytes).expect("the folder can be written to");
+    }
+}
+
 /// Feeds a conversation in pieces of a length.
 pub fn feed(mut replay: Replay, turns: &[Turn], piece: usize) -> (Replay, Told) {
+    record(&replay, turns);
     let mut told = Told::default();
     for (side, bytes) in turns {
         for segment in bytes.chunks(piece) {
