@@ -296,6 +296,8 @@ impl Tracker {
             ProbeEventKind::ConnectFailed { reason, .. } => {
                 books.cohorts.connect_failed(event.epoch, event.edge, reason);
             }
+            ProbeEventKind::Upgraded { index } => self.connections.upgraded(place, index, books),
+            ProbeEventKind::TurnedAway { piece } => self.connections.turned_away(place, &piece, books),
             ProbeEventKind::RequestHead { index, piece } => self.connections.request(place, index, &piece, books),
             ProbeEventKind::ResponseHead { index, status, piece } => {
                 self.connections.response(place, index, status, &piece, books);

@@ -111,6 +111,8 @@ fn place(event: &ProbeEvent) -> (u8, u64, u32, u32) {
         // Compression makes sense in the order of the bytes only, which is that of arrival.
         ProbeEventKind::Stream(_) => (1, 0, 0),
         ProbeEventKind::ConnectFailed { .. } => (3, 0, 0),
+        ProbeEventKind::Upgraded { index } => (2, *index, 0),
+        ProbeEventKind::TurnedAway { piece } => (3, 0, piece.offset),
         ProbeEventKind::Closed { .. } => (4, 0, 0),
     };
     (rank, event.conn.0, index, offset)

@@ -112,6 +112,8 @@ unsafe fn count_message(counters: *mut EdgeCounters, note: &Note) {
             count::add(&raw mut (*counters).requests, note.times as u64);
         } else if note.tally == tally::STATUS {
             count::response(counters, note.status);
+        } else if note.tally == tally::TURNED_AWAY {
+            count::add(&raw mut (*counters).connect_failures, 1);
         } else {
             count::add(&raw mut (*counters).responses, 1);
             if note.tally == tally::OUTCOME {

@@ -40,7 +40,7 @@ unsafe impl Recogniser for Machine {
     fn complete(&mut self, book: &mut Book, side: usize) -> Note {
         let declared = self.declared_body();
         let body = if declared > u32::MAX as u64 { u32::MAX } else { declared as u32 };
-        let (note, follows) = if side == side::REQUEST { (request(book, self), Body::AsDeclared) } else { response(book, self.status()) };
+        let (note, follows) = if side == side::REQUEST { (request(book, self), Body::AsDeclared) } else { response(book, self) };
         self.finish_head(follows);
         Note { body, ..note }
     }
@@ -112,12 +112,19 @@ fn request(book: &mut Book, machine: &Machine) -> Note {
 }
 
 #[inline(always)]
-fn response(book: &mut Book, status: u16) -> (Note, Body) {
+fn response(book: &mut Book, machine: &Machine) -> (Note, Body) {
+    let status = machine.status();
     if status < 200 && status != 101 {
         return (Note::NONE, Body::None);
     }
     let index = book.response_count;
     let orphan = index == book.request_count;
+    if machine.is_to_h2c() {
+        // The request is stream 1 from here on, and its response comes there.
+        book.of_requests = 1;
+        let kind = if orphan { 0 } else { kind::UPGRADED };
+        return (Note { kind, bare: true, turn: protocol::HTTP2, index, ..Note::NONE }, Body::None);
+    }
     if !orphan {
         book.response_count = index.wrapping_add(1);
     }

@@ -83,9 +83,7 @@ impl Machine {
             if left < 16 {
                 return (0, Step::More);
             }
-            if word | CONTENT_CASE == letters(b"content-", 0)
-                && (window.word(at + 8) | LENGTH_CASE) << 8 == letters(b"length:", 0) << 8
-            {
+            if word | CONTENT_CASE == letters(b"content-", 0) && (window.word(at + 8) | LENGTH_CASE) << 8 == letters(b"length:", 0) << 8 {
                 self.grow(15);
                 self.begin_value(phase::LENGTH);
                 return (15, Step::More);
@@ -179,8 +177,7 @@ impl Machine {
         self.begin();
         self.grow(13);
         self.status = hundreds as u16 * 100 + tens as u16 * 10 + ones as u16;
-        self.headers_follow();
-        self.set_phase(phase::LINE);
+        self.reason_follows();
         13
     }
 }
