@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use object::read::ReadCache;
-use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
+use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 
 use super::scan::FileId;
 
@@ -80,8 +80,11 @@ impl Library {
 /// The calls that an object defines, each once, by their offset in its file.
 fn functions<'data>(object: &object::File<'data, impl object::ReadRef<'data>>) -> Vec<(Function, u64)> {
     let mut found: Vec<(Function, u64)> = Vec::new();
-    // The dynamic table is what a stripped library keeps; a static executable has the other one only.
-    for symbol in object.dynamic_symbols().chain(object.symbols()).filter(|symbol| symbol.is_definition()) {
+    // The dynamic table is what a stripped library keeps; a static executable has the other one only. Most executables have the names in neither, which
+    // is found out without going through their symbols.
+    let dynamic = names(object, ".dynstr").then(|| object.dynamic_symbols());
+    let all = names(object, ".strtab").then(|| object.symbols());
+    for symbol in dynamic.into_iter().flatten().chain(all.into_iter().flatten()).filter(|symbol| symbol.is_definition()) {
         let Some(function) = symbol.name().ok().and_then(Function::of) else { continue };
         if !found.iter().any(|(known, _)| *known == function)
             && let Some(offset) = offset(object, symbol.address())
@@ -90,6 +93,15 @@ fn functions<'data>(object: &object::File<'data, impl object::ReadRef<'data>>) -
         }
     }
     found
+}
+
+/// Whether a table of strings has the name of a call that must be there.
+fn names<'data>(object: &object::File<'data, impl object::ReadRef<'data>>, table: &str) -> bool {
+    const NAME: &[u8] = b"SSL_write";
+    let strings = object.section_by_name(table).and_then(|section| section.data().ok()).unwrap_or_default();
+    // SAFETY: two slices with their lengths.
+    let found = unsafe { libc::memmem(strings.as_ptr().cast(), strings.len(), NAME.as_ptr().cast(), NAME.len()) };
+    !found.is_null()
 }
 
 /// Where in the file an address is, by the segment that is loaded there.
@@ -133,7 +145,7 @@ mod tests {
 
     /// Written by hand: header, one program header (0x400 bytes at 0x401000 from offset 0x200), null, .symtab and .strtab sections.
     fn object_with(symbols: &[(&str, u64)]) -> Vec<u8> {
-        let mut names = vec![0];
+        let mut names = b"\0.symtab\0.strtab\0".to_vec();
         let mut table = vec![0; 24];
         for (name, address) in symbols {
             table.extend(u32::try_from(names.len()).unwrap().to_le_bytes());
@@ -151,7 +163,7 @@ mod tests {
             file.extend(word.to_le_bytes());
         }
         file.extend(0_u32.to_le_bytes());
-        for half in [64_u16, 56, 1, 64, 4, 0] {
+        for half in [64_u16, 56, 1, 64, 4, 3] {
             file.extend(half.to_le_bytes());
         }
         file.extend([1, 0, 0, 0, 5, 0, 0, 0]);
@@ -163,8 +175,8 @@ mod tests {
         file.extend(&names);
         file.resize(usize::try_from(sections_at).unwrap(), 0);
         // Name, type, flags, address, offset, size, link, info, alignment, entry size.
-        let mut section = |kind: u32, flags: u64, address: u64, offset: u64, size: u64, link: u32, entry: u64| {
-            file.extend(0_u32.to_le_bytes());
+        let mut section = |name: u32, kind: u32, flags: u64, address: u64, offset: u64, size: u64, link: u32, entry: u64| {
+            file.extend(name.to_le_bytes());
             file.extend(kind.to_le_bytes());
             for word in [flags, address, offset, size] {
                 file.extend(word.to_le_bytes());
@@ -174,10 +186,10 @@ mod tests {
             file.extend(8_u64.to_le_bytes());
             file.extend(entry.to_le_bytes());
         };
-        section(0, 0, 0, 0, 0, 0, 0);
-        section(1, 6, 0x40_1000, 0x200, 0x400, 0, 0);
-        section(2, 0, 0, symbols_at, table.len() as u64, 3, 24);
-        section(3, 0, 0, names_at, names.len() as u64, 0, 0);
+        section(0, 0, 0, 0, 0, 0, 0, 0);
+        section(0, 1, 6, 0x40_1000, 0x200, 0x400, 0, 0);
+        section(1, 2, 0, 0, symbols_at, table.len() as u64, 3, 24);
+        section(9, 3, 0, 0, names_at, names.len() as u64, 0, 0);
         file
     }
 }
