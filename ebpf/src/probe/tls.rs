@@ -3,12 +3,14 @@
 //! A probe on the library knows the thread and the library's object, not the socket; the packet hook knows the socket. They meet where the library
 //! sends during a call: the packet then leaves in the thread that is in the call, while that thread has the socket's lock. (A packet that leaves
 //! because an acknowledgement came, in a softirq on top of whichever thread, does not have it: `owned` is set by system calls only.)
+//! Programs that let the library write to memory, and send that themselves, do so right after the call, in the same thread. There a handshake's
+//! record is what ties the object of the thread's last call to a socket: it opens the connection, and nothing else of it can have been sent.
 //! From then on the object stands for the connection, and what is read and written with it is read by the same machines as bytes from the wire.
 
 use aya_ebpf::{
     EbpfContext,
-    bindings::__sk_buff,
-    helpers::generated::{bpf_get_current_task, bpf_probe_read_kernel, bpf_skb_load_bytes},
+    bindings::{__sk_buff, BPF_ANY},
+    helpers::generated::{bpf_get_current_task, bpf_map_update_elem, bpf_probe_read_kernel, bpf_skb_load_bytes},
     macros::{cgroup_skb, map},
     maps::{Array, LruHashMap, PerCpuArray, ProgramArray},
     programs::SkBuffContext,
@@ -77,7 +79,19 @@ pub struct Call {
     pub role: u8,
     /// 1 if it sent a record of a handshake.
     pub opening: u8,
-    pub reserved: [u8; 5],
+    /// 1 if the last call was one of an object whose socket is not known.
+    pub loose: u8,
+    pub reserved: [u8; 4],
+}
+
+/// A socket that sent a handshake's record right after a call.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Claim {
+    pub cookie: u64,
+    pub edge: u8,
+    pub role: u8,
+    pub reserved: [u8; 6],
 }
 
 /// The plaintext of one connection.
@@ -90,6 +104,7 @@ pub struct Session {
     pub held: [u32; 2],
     /// By direction: position of the next byte.
     pub next: [u32; 2],
+    pub claim: Claim,
 }
 
 /// Places in the arrays of directions: 0 for what leaves, 1 for what arrives.
@@ -160,7 +175,8 @@ fn leaves(ctx: &SkBuffContext) {
         let Some(call) = TLS_CALLS.get_ptr_mut(bpf_get_current_task()) else {
             return;
         };
-        if (*call).what == what::NOTHING || (*call).cookie == (*book).cookie {
+        let within = (*call).what != what::NOTHING;
+        if if within { (*call).cookie == (*book).cookie } else { (*call).loose == 0 } {
             return;
         }
         let Some(offset) = TLS_SOCK_OWNED.get(0) else {
@@ -177,11 +193,35 @@ fn leaves(ctx: &SkBuffContext) {
             return;
         }
         const HANDSHAKE: u8 = 22;
+        if !within {
+            (*call).loose = 0;
+            let key = (*call).key;
+            if kind == HANDSHAKE
+                && let Some(session) = session(&key)
+            {
+                (*session).claim = Claim { cookie: (*book).cookie, edge: (*book).edge, role: (*book).role, reserved: [0; 6] };
+            }
+            return;
+        }
         (*call).opening = (kind == HANDSHAKE) as u8;
         (*call).edge = (*book).edge;
         (*call).role = (*book).role;
         (*call).cookie = (*book).cookie;
     }
+}
+
+/// The state of an object, made if there is none; none without memory.
+#[inline(always)]
+fn session(key: &Key) -> Option<*mut Session> {
+    if let Some(session) = TLS_SESSIONS.get_ptr_mut(key) {
+        return Some(session);
+    }
+    let none = TLS_NO_SESSION.get_ptr(0)?;
+    // SAFETY: both lie in maps or on the stack.
+    unsafe {
+        bpf_map_update_elem((&raw const TLS_SESSIONS).cast_mut().cast(), core::ptr::from_ref(key).cast(), none.cast(), BPF_ANY as u64);
+    }
+    TLS_SESSIONS.get_ptr_mut(key)
 }
 
 /// Whether a connection that is recognised as TLS is counted as that only when it has turned out that its plaintext is not read.

@@ -8,7 +8,7 @@ use aya_ebpf::{
 };
 use stormdrill_wire::{conn::Book, flow::Flow};
 
-use super::{Call, Key, Session, TLS_CALLS, TLS_NO_CALL, TLS_NO_SESSION, TLS_PROGRAMS, TLS_SESSIONS, direction, held, read::program, what};
+use super::{Call, Key, Session, TLS_CALLS, TLS_NO_CALL, TLS_PROGRAMS, TLS_SESSIONS, direction, held, read::program, session, what};
 
 /// A call of each kind begins.
 macro_rules! begins {
@@ -113,12 +113,21 @@ fn end(ctx: &RetProbeContext, shaken: bool) {
         (*call).what = what::NOTHING;
         let amount = if shaken { 0 } else { amount(call, what, ctx.ret::<i32>()) };
         let key = (*call).key;
-        if amount == 0 && (*call).cookie == 0 {
+        if amount == 0 && (*call).cookie == 0 && TLS_SESSIONS.get_ptr(&key).is_none() {
+            (*call).loose = 1;
             return;
         }
         let Some(session) = session(&key) else {
             return;
         };
+        let claim = (*session).claim;
+        if (*call).cookie | (*session).book.cookie == 0 && claim.cookie != 0 {
+            (*call).cookie = claim.cookie;
+            (*call).edge = claim.edge;
+            (*call).role = claim.role;
+            (*call).opening = 1;
+        }
+        (*call).loose = ((*call).cookie | (*session).book.cookie == 0) as u8;
         if (*call).cookie != 0 && (*call).cookie != (*session).book.cookie {
             connect(call, session);
         }
@@ -147,19 +156,6 @@ unsafe fn amount(call: *const Call, what: u32, answer: i32) -> u32 {
     // SAFETY: the helper checks the address.
     let failed = unsafe { bpf_probe_read_user((&raw mut amount).cast(), 8, (*call).out as *const _) } != 0;
     if failed || amount > i32::MAX as u64 { 0 } else { amount as u32 }
-}
-
-#[inline(always)]
-unsafe fn session(key: &Key) -> Option<*mut Session> {
-    if let Some(session) = TLS_SESSIONS.get_ptr_mut(key) {
-        return Some(session);
-    }
-    let none = TLS_NO_SESSION.get_ptr(0)?;
-    // SAFETY: both lie in maps or on the stack.
-    unsafe {
-        bpf_map_update_elem((&raw const TLS_SESSIONS).cast_mut().cast(), core::ptr::from_ref(key).cast(), none.cast(), BPF_ANY as u64);
-    }
-    TLS_SESSIONS.get_ptr_mut(key)
 }
 
 /// The object's socket is known now.
