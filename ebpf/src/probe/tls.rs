@@ -77,11 +77,13 @@ pub struct Call {
     /// Of the socket.
     pub edge: u8,
     pub role: u8,
-    /// 1 if it sent a record of a handshake.
+    /// 1 if it sent a record of a handshake, with which the plaintext begins.
     pub opening: u8,
     /// 1 if the last call was one of an object whose socket is not known.
     pub loose: u8,
-    pub reserved: [u8; 4],
+    /// What the connection spoke before; 0 if that says nothing.
+    pub protocol: u8,
+    pub reserved: [u8; 3],
 }
 
 /// A socket that sent a handshake's record right after a call.
@@ -91,7 +93,10 @@ pub struct Claim {
     pub cookie: u64,
     pub edge: u8,
     pub role: u8,
-    pub reserved: [u8; 6],
+    /// As in [`Call`].
+    pub opening: u8,
+    pub protocol: u8,
+    pub reserved: [u8; 4],
 }
 
 /// The plaintext of one connection.
@@ -193,17 +198,22 @@ fn leaves(ctx: &SkBuffContext) {
             return;
         }
         const HANDSHAKE: u8 = 22;
+        // MySQL begins on the wire and goes on within TLS, where its first words are not known again.
+        let flow = (&raw const (*conn).flows).cast::<Flow>().add((*book).side(false));
+        let before = if (*flow).protocol == protocol::MYSQL { protocol::MYSQL } else { protocol::ANY };
+        let opening = (kind == HANDSHAKE) as u8;
         if !within {
             (*call).loose = 0;
             let key = (*call).key;
             if kind == HANDSHAKE
                 && let Some(session) = session(&key)
             {
-                (*session).claim = Claim { cookie: (*book).cookie, edge: (*book).edge, role: (*book).role, reserved: [0; 6] };
+                (*session).claim = Claim { cookie: (*book).cookie, edge: (*book).edge, role: (*book).role, opening, protocol: before, reserved: [0; 4] };
             }
             return;
         }
-        (*call).opening = (kind == HANDSHAKE) as u8;
+        (*call).opening = opening;
+        (*call).protocol = before;
         (*call).edge = (*book).edge;
         (*call).role = (*book).role;
         (*call).cookie = (*book).cookie;

@@ -125,7 +125,8 @@ fn end(ctx: &RetProbeContext, shaken: bool) {
             (*call).cookie = claim.cookie;
             (*call).edge = claim.edge;
             (*call).role = claim.role;
-            (*call).opening = 1;
+            (*call).opening = claim.opening;
+            (*call).protocol = claim.protocol;
         }
         (*call).loose = ((*call).cookie | (*session).book.cookie == 0) as u8;
         if (*call).cookie != 0 && (*call).cookie != (*session).book.cookie {
@@ -174,6 +175,9 @@ unsafe fn connect(call: *const Call, session: *mut Session) {
         *book = Book::new(role);
         (*book).cookie = (*call).cookie;
         (*book).edge = (*call).edge;
+        if begins {
+            (*book).protocol = (*call).protocol;
+        }
         let mut side = 0;
         while side < 2 {
             let flow = (&raw mut (*session).flows).cast::<Flow>().add(side);
