@@ -64,6 +64,12 @@ pub fn find_or_mount(state_dir: &Path) -> Result<PathBuf, CgroupError> {
     }
 }
 
+/// The root of the cgroup2 hierarchy, if it is mounted somewhere. Mounts nothing.
+#[must_use]
+pub fn mounted() -> Option<PathBuf> {
+    find(&fs::read_to_string("/proc/self/mountinfo").ok()?)
+}
+
 /// The mount point of a cgroup2 whose root is mounted, from the text of `mountinfo`. A mount of a part of the hierarchy
 /// (as in a container) serves only if there is no other.
 fn find(table: &str) -> Option<PathBuf> {

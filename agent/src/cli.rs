@@ -10,6 +10,7 @@ use stormdrill_core::units;
 
 use crate::diagnostic::{self, Style};
 use crate::exit::Exit;
+use crate::fault::preview;
 use crate::host;
 use crate::playbook_file::Override;
 
@@ -51,7 +52,7 @@ enum Command {
         #[arg(required = true, value_name = "PLAYBOOK")]
         playbooks: Vec<PathBuf>,
     },
-    /// Show what a playbook would do, without doing it.
+    /// Show what a playbook would do, without doing it. Exits 0, 2 if it names what this host does not have, 64 bad playbook.
     Plan {
         /// The playbook.
         #[arg(value_name = "PLAYBOOK")]
@@ -207,7 +208,9 @@ pub fn main() -> Exit {
     match cli.command {
         Command::Run(args) => run::run(&args, &cli.state_dir),
         Command::Validate { playbooks } => answer(|out, err| validate::run(&playbooks, &[], Style::of_stderr(), out, err)),
-        Command::Plan { playbook, set } => answer(|out, err| plan::run(&playbook, &set, &host::facts(), Style::of_stderr(), out, err)),
+        Command::Plan { playbook, set } => {
+            answer(|out, err| plan::run(&playbook, &set, &host::facts(), &preview::look, Style::of_stderr(), out, err))
+        }
         Command::Observe(args) => observe::run(&args, &cli.state_dir),
         Command::Serve { config } => serve::run(config.as_deref(), &cli.state_dir),
         Command::Status { json, server } => remote::status(&server, &cli.state_dir, json),
@@ -227,6 +230,7 @@ fn answer(command: impl FnOnce(&mut dyn io::Write, &mut dyn io::Write) -> io::Re
     match command(&mut io::stdout().lock(), &mut io::stderr().lock()) {
         Ok(0) => Exit::Pass,
         Ok(1) => Exit::Fail,
+        Ok(2) => Exit::Environment,
         Ok(_) => Exit::Usage,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Pass,
         Err(error) => {

@@ -125,6 +125,13 @@ pub fn targets(playbook: &Playbook) -> Vec<(FaultSpec, EdgeSpec)> {
     playbook.faults.iter().filter_map(|fault| Some((fault.clone(), edge(fault)?))).collect()
 }
 
+/// The edges that a drill is aimed at, each with the inode of the network namespace that its fault is in; `None` where that cannot be opened.
+#[must_use]
+pub fn located(playbook: &Playbook) -> Vec<(Option<u64>, EdgeSpec)> {
+    let inode = |spec: &FaultSpec| Site::open(spec.netns.as_ref()).and_then(|site| site.inode()).ok();
+    targets(playbook).into_iter().map(|(spec, edge)| (inode(&spec), edge)).collect()
+}
+
 fn judged(playbook: &Playbook, outcome: Outcome, load: Option<LoadHealth>, id: String, started_at: String) -> Carried {
     let Outcome { end, phases, windows, faults, quality, held_up, blind } = outcome;
     let blind = blind.as_deref();

@@ -32,6 +32,8 @@ pub mod host;
 
 pub mod own_ports;
 
+pub mod preview;
+
 pub mod interface;
 
 mod hook_plan;

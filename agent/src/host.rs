@@ -46,10 +46,14 @@ pub(crate) fn drill_id() -> String {
 
 /// The cgroup directory whose sockets a scope means.
 pub(crate) fn scope(scope: &Scope, state_dir: &Path) -> Result<PathBuf, ScopeError> {
-    let root = cgroup::find_or_mount(state_dir)?;
+    scope_below(&cgroup::find_or_mount(state_dir)?, scope)
+}
+
+/// The same below a root that is known.
+pub(crate) fn scope_below(root: &Path, scope: &Scope) -> Result<PathBuf, ScopeError> {
     let below = |path: &str| root.join(path.trim_start_matches('/'));
     let path = match scope {
-        Scope::Host => return Ok(root),
+        Scope::Host => return Ok(root.to_owned()),
         Scope::Cgroup(path) => below(path),
         Scope::Pid(pid) => below(&unified_of(*pid)?),
     };

@@ -42,7 +42,7 @@ pub struct ProbeConfig<'a> {
 
 impl ProbeConfig<'_> {
     /// Room for what a busy host sends in some hundred milliseconds.
-    pub const DEFAULT_RING_BYTES: u32 = 16 << 20;
+    pub const DEFAULT_RING_BYTES: u32 = 8 << 20;
 }
 
 /// Whether each hook is still in place.

@@ -169,6 +169,35 @@ fn validate_and_plan_need_no_privilege() {
     assert!(planned.stdout.contains("http_status") && planned.stdout.contains("store"), "{planned:#?}");
 }
 
+#[test]
+fn a_plan_refuses_what_a_run_would_and_says_what_only_the_start_can_tell() {
+    let nobody = Nobody::new();
+    let plan = |fault: &str| {
+        let path =
+            nobody.write("drill.yaml", &with("{http_status: {status: 503, share: 30%}, to: store}", &format!("{{{fault}, to: store}}")));
+        Process::start(&mut nobody.command(&["plan", path.to_str().unwrap()])).end()
+    };
+    for (fault, refusal) in [
+        ("loss: 1%, interface: eth99", "fault 1: there is no interface eth99"),
+        ("loss: 1%, select: {addresses: nobody.invalid}", "fault 1: select: resolve nobody.invalid: "),
+        ("delay: {time: 2ms, jitter: 1ms, table: /nowhere/x.dist}", "fault 1: read the distribution table /nowhere/x.dist: No such file"),
+        ("loss: 1%, select: {container: 0123456789ab}", "fault 1: select: no cgroup of a running container has the id 0123456789ab"),
+        ("loss: 1%, netns: {path: /run/netns/nowhere}", "fault 1: netns: open the network namespace /run/netns/nowhere: No such file"),
+    ] {
+        let planned = plan(fault);
+        assert_eq!(planned.code, Some(2), "{fault}: {planned:#?}");
+        assert!(
+            planned.stderr.starts_with("error: this host cannot run it: ") && planned.stderr.contains(refusal),
+            "{fault}: {planned:#?}"
+        );
+        assert!(planned.stdout.contains("Never selected: ARP"), "{fault}: {planned:#?}");
+    }
+    let elsewhere = plan("loss: 1%, netns: {pid: 1}, interface: eth7");
+    assert_eq!((elsewhere.code, elsewhere.stderr.as_str()), (Some(0), ""), "{elsewhere:#?}");
+    let unknown = "\nnot known before the start\n  fault 1: whether there is an interface eth7 in the network namespace of process 1: ";
+    assert!(elsewhere.stdout.contains(unknown), "{elsewhere:#?}");
+}
+
 /// A drill's result, as measured on a lab.
 const RESULT: &str = include_str!("../../core/src/report/tests/measured.json");
 

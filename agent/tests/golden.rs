@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use stormdrill::cli;
 use stormdrill::diagnostic::Style;
+use stormdrill::fault::preview::Findings;
 use stormdrill::playbook_file::Override;
 use stormdrill_core::plan::host::{Feature, HostFacts};
 
@@ -34,7 +35,7 @@ fn bad(name: &str) -> String {
 
 fn plan(playbook: &Path, facts: &HostFacts) -> String {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = cli::plan::run(playbook, &[], facts, Style::Plain, &mut out, &mut err).unwrap();
+    let code = cli::plan::run(playbook, &[], facts, &|_| Findings::default(), Style::Plain, &mut out, &mut err).unwrap();
     assert_eq!((code, readable(&err).as_str()), (0, ""));
     readable(&out)
 }

@@ -110,6 +110,40 @@ fn packets_that_a_cgroup_sends_are_selected_and_nobody_elses() {
 }
 
 #[test]
+fn two_faults_on_one_interface_hold_for_two_cgroups_and_are_refused_for_one_by_two_names() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        let (one, other) = (Group::new("one"), Group::new("other"));
+        let receiver = peer.run(|| UdpSocket::bind("10.9.0.2:9999").unwrap());
+        receiver.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        let fault = |select: Select| (loss(Direction::Egress, select), at_peer(Some(9999)));
+        let prepared = Plane::new(state.path()).prepare_blocking(&[fault(one.select()), fault(other.select())]).unwrap();
+        let mut faults: Vec<Applied> = prepared.into_iter().map(|prepared| prepared.apply_blocking().unwrap()).collect();
+        send(one.command("bash"), 20, "10.9.0.2/9999");
+        send(other.command("bash"), 15, "10.9.0.2/9999");
+        send(Command::new("bash"), 30, "10.9.0.2/9999");
+        let mut arrived = 0;
+        while receiver.recv(&mut [0; 8]).is_ok() {
+            arrived += 1;
+        }
+        assert_eq!((arrived, faults[0].counts().unwrap()[0].hit, faults[1].counts().unwrap()[0].hit), (30, 20, 15));
+        assert!(faults.into_iter().all(|fault| fault.remove_blocking().error.is_none()));
+
+        // A process of the first group is not known as one by its number.
+        let mut child = one.command("sleep").arg("60").spawn().unwrap();
+        let table = format!("/proc/{}/cgroup", child.id());
+        lab::wait_until("the child is in its group", || std::fs::read_to_string(&table).unwrap().contains(&one.path));
+        let select = Select { members: Some(Members::Pid(child.id())), ..Select::default() };
+        let refused = Plane::new(state.path()).prepare_blocking(&[fault(one.select()), fault(select.clone())]).unwrap_err().to_string();
+        assert!(refused.starts_with("loss and loss select the same packets: the processes of both are in /"), "{refused}");
+        assert!(Plane::new(state.path()).prepare_blocking(&[fault(other.select()), fault(select)]).is_ok());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    });
+}
+
+#[test]
 fn packets_that_a_cgroup_receives_are_selected_though_they_have_no_socket_yet() {
     in_namespace(|| {
         let peer = Peer::new();

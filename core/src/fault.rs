@@ -7,6 +7,10 @@ use crate::edge::{Cidr, PortRange};
 
 pub mod model;
 
+pub mod queue;
+
+pub mod reach;
+
 use model::LossModel;
 
 /// Which way the selected packets travel, seen from this host.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::edge::{EdgeSpec, Role};
-use crate::fault::{Backend, Direction, FaultKind, FaultSpec};
+use crate::edge::EdgeSpec;
+use crate::fault::{Backend, FaultKind, FaultSpec};
 use crate::playbook::{Phases, Playbook};
 use crate::window::PhaseName;
 
@@ -11,7 +11,11 @@ pub mod host;
 
 mod notes;
 
+mod parameters;
+
 mod selection;
+
+mod steps;
 
 mod power;
 
@@ -85,13 +89,14 @@ pub struct Need {
 #[must_use]
 pub fn plan(playbook: &Playbook, facts: &HostFacts) -> Plan {
     let mut faults: Vec<PlannedFault> = Vec::new();
-    for spec in &playbook.faults {
+    let groups = groups(&playbook.faults);
+    for (index, spec) in playbook.faults.iter().enumerate() {
         let edge = playbook.edges.iter().find(|edge| edge.name == spec.to);
-        let shared = shares_netem(&faults, spec);
+        let group = groups.iter().find(|group| group.contains(&index)).map_or(&[][..], Vec::as_slice);
         // Of several on the same packets only netem can do all.
-        let is_alone =
-            !playbook.faults.iter().any(|other| !std::ptr::eq(other, spec) && other.kind.is_of_packets() && other.selects_as(spec));
-        faults.push(fault(spec, edge, shared, is_alone, facts));
+        let mut fault = fault(spec, edge, group.len() < 2, facts);
+        fault.steps = steps::of(&playbook.faults, index, group, edge, fault.backend);
+        faults.push(fault);
     }
     let needs = needs(&[Feature::Cgroup2, Feature::SkStorage], facts);
     let all = needs.iter().chain(faults.iter().flat_map(|fault| &fault.needs));
@@ -118,16 +123,26 @@ fn timeline(phases: Phases, window: Duration) -> Vec<PlannedPhase> {
     lengths.into_iter().map(phase).collect()
 }
 
-/// Two packet faults on one selector are one netem: its parameters are set together.
-fn shares_netem(before: &[PlannedFault], spec: &FaultSpec) -> Option<(usize, Direction)> {
-    if !spec.kind.is_of_packets() {
-        return None;
+/// The faults that one netem carries out, by their places in the list and in order: its parameters are set together. One in both directions
+/// may join what is in one direction each.
+fn groups(faults: &[FaultSpec]) -> Vec<Vec<usize>> {
+    let shares = |a: &FaultSpec, b: &FaultSpec| {
+        let is_again = a.kind.as_str() == b.kind.as_str();
+        a.kind.is_of_packets() && b.kind.is_of_packets() && a.selects_as(b) && !is_again
+    };
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (index, spec) in faults.iter().enumerate() {
+        let meets = |group: &Vec<usize>| group.iter().filter_map(|member| faults.get(*member)).any(|member| shares(member, spec));
+        let (joined, others): (Vec<_>, Vec<_>) = groups.into_iter().partition(meets);
+        let mut joined: Vec<usize> = joined.into_iter().flatten().chain([index]).collect();
+        joined.sort_unstable();
+        groups = others;
+        groups.push(joined);
     }
-    let same = |other: &PlannedFault| other.backend == Backend::Netem && other.spec.selects_as(spec);
-    before.iter().position(same).and_then(|index| Some((index, before.get(index)?.spec.direction)))
+    groups
 }
 
-fn fault(spec: &FaultSpec, edge: Option<&EdgeSpec>, shared: Option<(usize, Direction)>, is_alone: bool, facts: &HostFacts) -> PlannedFault {
+fn fault(spec: &FaultSpec, edge: Option<&EdgeSpec>, is_alone: bool, facts: &HostFacts) -> PlannedFault {
     let (backend, fallback) = backend(spec, is_alone, facts);
     let features: &[Feature] = match backend {
         Backend::Netem => &[Feature::SchIngress, Feature::ClsBpf, Feature::ActMirred, Feature::Ifb, Feature::SchNetem],
@@ -140,8 +155,7 @@ fn fault(spec: &FaultSpec, edge: Option<&EdgeSpec>, shared: Option<(usize, Direc
     needs.retain(|need| fallback.is_none() || need.feature != Feature::SchNetem);
     let notes = notes::of(spec, edge, backend);
     let selects = edge.map_or_else(String::new, |edge| selection::words(spec, edge, facts));
-    let steps = steps(spec, edge, backend, shared);
-    PlannedFault { spec: spec.clone(), backend, fallback, selects, steps, needs, notes }
+    PlannedFault { spec: spec.clone(), backend, fallback, selects, steps: Vec::new(), needs, notes }
 }
 
 fn backend(spec: &FaultSpec, is_alone: bool, facts: &HostFacts) -> (Backend, Option<Backend>) {
@@ -161,56 +175,4 @@ fn backend(spec: &FaultSpec, is_alone: bool, facts: &HostFacts) -> (Backend, Opt
 
 fn needs(features: &[Feature], facts: &HostFacts) -> Vec<Need> {
     features.iter().map(|feature| Need { feature: *feature, presence: facts.presence(*feature) }).collect()
-}
-
-/// In the order in which they are made: the filter comes last, so that no packet meets a half-built fault.
-fn steps(spec: &FaultSpec, edge: Option<&EdgeSpec>, backend: Backend, shared: Option<(usize, Direction)>) -> Vec<String> {
-    let interface = match (&spec.interface, edge) {
-        (Some(name), _) => format!("interface {name}"),
-        (None, _) if !spec.select.addresses.is_empty() || !spec.select.peers.is_empty() => {
-            "the interfaces of the routes to what is selected".to_owned()
-        }
-        (None, Some(EdgeSpec { address: None, role: Role::Ingress, .. })) => "lo and the interface of the default route".to_owned(),
-        (None, Some(EdgeSpec { address: None, .. }) | None) => {
-            "lo if a listener here has the port, else the interface of the default route".to_owned()
-        }
-        (None, Some(edge)) => match edge.role {
-            Role::Downstream => "the interface of the route to it".to_owned(),
-            Role::Ingress => "the interface that has its address, and lo".to_owned(),
-        },
-    };
-    let interface = spec.netns.iter().fold(interface, |interface, netns| format!("{interface} in {netns}"));
-    let hooks: &[&str] = match spec.direction {
-        Direction::Egress => &["egress"],
-        Direction::Ingress => &["ingress"],
-        Direction::Both => &["egress", "ingress"],
-    };
-    let filters = |action: &str| {
-        let filter = |hook: &&str| format!("a leased classifier at clsact {hook} of {interface}, which {action}");
-        hooks.iter().map(filter).collect::<Vec<_>>()
-    };
-    match (backend, shared) {
-        (Backend::Netem, Some((first, its))) => {
-            let mut steps = vec![format!("{} is set in the netem of fault {} as well", spec.kind.as_str(), first + 1)];
-            // In the direction that the other is not in, it has one of its own.
-            let own = hooks.iter().filter(|hook| its != Direction::Both && its.as_str() != **hook);
-            let own: Vec<String> =
-                own.map(|hook| format!("an ifb device with netem of its own for clsact {hook} of {interface}")).collect();
-            if !own.is_empty() && spec.direction == Direction::Both {
-                steps.extend(own);
-            }
-            steps
-        }
-        (Backend::Netem, None) => {
-            let device = format!("an ifb device with netem: {} {}", spec.kind.as_str(), render::parameters(&spec.kind));
-            std::iter::once(device).chain(filters("sends the selected packets through it")).collect()
-        }
-        (Backend::Tbf, _) => {
-            let device = format!("an ifb device with tbf {}", render::parameters(&spec.kind));
-            std::iter::once(device).chain(filters("sends the selected packets through it")).collect()
-        }
-        (Backend::CgroupConnect, _) => vec!["a leased program at connect4 and connect6 of the root cgroup".to_owned()],
-        (Backend::EbpfDrop, _) => filters("drops a share of the selected packets"),
-        (Backend::EbpfHttpStatus, _) => filters("rewrites the status of a share of the selected answers"),
-    }
 }

@@ -135,6 +135,8 @@ impl Default for TrackConfig {
 pub struct Tracker {
     config: TrackConfig,
     order: Order,
+    /// Room for events that are let through; empty between calls.
+    ripe: Vec<ProbeEvent>,
     connections: Connections,
     books: Books,
     /// Windows that became final while events were dealt with.
@@ -150,6 +152,7 @@ impl Tracker {
     pub fn new(edges: &[EdgeSpec], config: TrackConfig) -> Self {
         Self {
             order: Order::new(config.hold_ns, config.max_held),
+            ripe: Vec::new(),
             connections: Connections::new(config.max_connections, config.max_attempts, config.marker.clone()),
             books: Books::new(edges, &config),
             finalised: Vec::new(),
@@ -271,9 +274,12 @@ impl Tracker {
     }
 
     fn catch_up(&mut self) {
-        for event in self.order.ripe() {
+        let mut ripe = std::mem::take(&mut self.ripe);
+        self.order.ripe(&mut ripe);
+        for event in ripe.drain(..) {
             self.apply(event);
         }
+        self.ripe = ripe;
     }
 
     fn apply(&mut self, event: ProbeEvent) {

@@ -46,6 +46,8 @@ pub enum UnitErrorKind {
     UnknownUnit,
     /// Finer than the quantity's resolution.
     TooFine,
+    /// A share so near to nothing or to all that the kernel's draws of 32 bits cannot tell it from that.
+    BeyondDraws,
     /// Beyond the quantity's largest value.
     TooLarge,
     /// Zero, where that means nothing.
@@ -84,6 +86,9 @@ impl UnitError {
             UnitErrorKind::NoUnit => format!("`{text}` has no unit"),
             UnitErrorKind::UnknownUnit => format!("`{text}` has a unit that is not known here"),
             UnitErrorKind::TooFine => format!("`{text}` is finer than can be told apart"),
+            UnitErrorKind::BeyondDraws => {
+                format!("`{text}` is nearer to 0% or 100% than the kernel's 32 bits can tell")
+            }
             UnitErrorKind::TooLarge => format!("`{text}` is too large"),
             UnitErrorKind::Zero => format!("`{text}` is zero"),
             UnitErrorKind::PortForAddress => {

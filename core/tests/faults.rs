@@ -80,6 +80,8 @@ fn traffic_is_limited_to_some_sockets_connections_and_callers() {
     assert_eq!(members("cgroup: /system.slice/a.service"), Members::Cgroup("system.slice/a.service".to_owned()));
     assert_eq!(members("pid: 17"), Members::Pid(17));
     assert_eq!(members("container: 0123456789ab"), Members::Container("0123456789ab".to_owned()));
+    assert_eq!(members("container: 4F5A0123BCDE"), Members::Container("4f5a0123bcde".to_owned()));
+    assert_eq!(members("container: 012345678901"), Members::Container("012345678901".to_owned()));
     assert_eq!(members("container: \"containerd://0123456789abcdef\""), Members::Container("0123456789abcdef".to_owned()));
     assert_eq!(one("loss: 5%, to: store, select: {flows: 25%}").faults[0].select.flows, Some(1 << 30));
     let web = one("loss: 5%, to: web, select: {peers: 10.0.0.0/8, exclude: {peers: [10.1.0.0/16]}}");
@@ -96,6 +98,8 @@ fn traffic_is_limited_to_some_sockets_connections_and_callers() {
     let with = |select: &str| format!("loss: 5%, to: store, select: {{{select}}}");
     refused(&[&with("pid: 1, cgroup: a")], Code::Conflict, "`cgroup` and `pid` are two ways to say whose traffic is meant");
     refused(&[&with("container: web-1")], Code::BadValue, "`web-1` is no container id");
+    let short = read(&[&with("container: 4f5a0123bcd")]).unwrap_err();
+    assert_eq!(short[0].help.as_deref(), Some("it has 11 digits: write its first twelve or more, as `docker ps` lists it"));
     refused(&[&with("flows: 0%")], Code::OutOfRange, "a share of 0% of the connections selects nothing");
     refused(&[&with("peers: 10.0.0.0/8")], Code::Conflict, "`peers` are the callers of an ingress edge, and `store` is a downstream edge");
     refused(&["refuse: 5%, to: store, select: {flows: 30%}"], Code::Conflict, "`flows` beside `refuse` means nothing");
@@ -115,8 +119,15 @@ fn host_names_are_shown_with_what_they_stand_for() {
 fn faults_of_different_directions_share_the_netem_where_they_meet() {
     let netem = HostFacts::default().with(Feature::SchNetem, true);
     let plan = planned(&["loss: 5%, to: store", "delay: 10ms, to: store, direction: both"], &netem);
-    assert!(plan.contains("delay is set in the netem of fault 1 as well"), "{plan}");
-    assert!(plan.contains("an ifb device with netem of its own for clsact ingress of"), "{plan}");
+    assert!(
+        plan.contains("an ifb device for egress of the interface of the route to it with netem: loss 5%, delay 10ms, limit 4000"),
+        "{plan}"
+    );
+    assert!(
+        plan.contains("nothing of its own at egress of the interface of the route to it: it is set in the netem of fault 1 as well"),
+        "{plan}"
+    );
+    assert!(plan.contains("an ifb device for ingress of the interface of the route to it with netem: delay 10ms, limit 4000"), "{plan}");
     let playbook =
         read(&["loss: 5%, to: store", "loss: 10%, to: store, direction: ingress", "delay: 10ms, to: store, direction: both"]).unwrap();
     assert_eq!(playbook.faults[1].direction, Direction::Ingress);
@@ -167,4 +178,39 @@ fn an_edge_that_speaks_http2_gets_only_what_its_wire_can_carry() {
     );
     let by_path = message("http_status: {status: 500, share: 5%, path: /a}, to: store");
     assert_eq!(by_path, "`store` speaks HTTP/2, whose requests are compressed and not read for `method` and `path`");
+}
+
+#[test]
+fn two_packet_faults_on_one_interface_are_refused_only_where_a_packet_can_be_in_both() {
+    let pair = |a: &str, b: &str| {
+        let fault = |kind: &str, select: &str| format!("{kind}, to: store, interface: eth0, select: {{{select}}}");
+        read(&[&fault("loss: 5%", a), &fault("delay: 10ms", b)])
+    };
+    let container = |digit: char| format!("container: {}", digit.to_string().repeat(12));
+    for (a, b) in [
+        ("cgroup: a.slice/x", "cgroup: a.slice/y"),
+        ("pid: 17", "pid: 18"),
+        (container('a').as_str(), container('b').as_str()),
+        // Only the host knows, and says so when the fault is prepared.
+        ("cgroup: a.slice", "pid: 18"),
+        ("addresses: 10.2.0.0/17", "addresses: 10.2.128.0/17"),
+        ("addresses: 10.2.0.0/24, exclude: {addresses: [10.2.0.0/25]}", "addresses: [10.2.0.0/26, 10.2.0.64/26]"),
+        ("exclude: {addresses: [10.2.0.0/17, 10.2.128.0/18]}", "addresses: [10.2.3.0/24, 10.2.130.0/24]"),
+        ("protocol: tcp", "protocol: udp"),
+    ] {
+        assert!(pair(a, b).is_ok(), "{a} and {b}: {:?}", pair(a, b));
+    }
+    for (a, b) in [
+        ("cgroup: a.slice", "cgroup: a.slice/y"),
+        ("pid: 17", "flows: 50%"),
+        ("addresses: 10.2.0.0/24, exclude: {addresses: [10.2.0.0/25]}", "addresses: [10.2.0.64/26, 10.2.0.192/26]"),
+        ("protocol: tcp", "exclude: {addresses: 10.2.7.0/24}"),
+    ] {
+        let problems = pair(a, b).unwrap_err();
+        assert_eq!(problems[0].message, "`loss` towards `store` and `delay` towards `store` may select the same packets", "{a} and {b}");
+    }
+    // Answers and connections are parted in the same way.
+    let status = |select: &str| format!("http_status: {{status: 503, share: 5%}}, to: store, select: {{{select}}}");
+    assert!(read(&[&status("pid: 17"), &status("pid: 18")]).is_ok());
+    assert!(read(&[&status("pid: 17"), &status("addresses: 10.2.0.1")]).is_err());
 }

@@ -18,6 +18,7 @@ mod stride;
 pub(crate) mod words;
 
 pub use crate::recogniser::{Step, Window};
+pub use machine::is_read;
 
 /// What the machine is in the middle of. Ordered: everything from `Body` on passes bytes without looking at them.
 pub mod phase {
@@ -317,7 +318,7 @@ impl Machine {
     #[inline(always)]
     pub fn take(&mut self, window: &impl Window, at: u32, left: u32) -> (u32, Step) {
         let phase = self.phase();
-        if phase <= phase::LINE_START {
+        if phase <= phase::LINE_START || phase == phase::LENGTH {
             let (taken, step) = self.stride(phase, window, at, left);
             if taken > 0 {
                 return (taken, step);

@@ -54,6 +54,8 @@ pub struct Note {
     pub tally: u8,
     /// Flags of the record.
     pub flags: u8,
+    /// Nobody asks for the message's bytes: the record goes without.
+    pub bare: bool,
     /// The protocol that the connection goes on with; 0 if it stays.
     pub turn: u8,
     /// Status or outcome.
@@ -68,7 +70,7 @@ pub struct Note {
 
 impl Note {
     /// Nothing to tell.
-    pub const NONE: Self = Self { kind: 0, tally: tally::NONE, flags: 0, turn: 0, status: 0, times: 1, index: 0, body: 0 };
+    pub const NONE: Self = Self { kind: 0, tally: tally::NONE, flags: 0, bare: false, turn: 0, status: 0, times: 1, index: 0, body: 0 };
 
     /// A complete request.
     #[inline(always)]

@@ -304,7 +304,8 @@ unsafe impl Recogniser for Redis {
         }
         let index = book.response_count;
         book.response_count = index.wrapping_add(1);
-        Note { body: self.left, ..Note::outcome(index, self.kind == b'-' || self.kind == b'!') }
+        let error = self.kind == b'-' || self.kind == b'!';
+        Note { body: self.left, bare: !error, ..Note::outcome(index, error) }
     }
 
     #[inline(always)]

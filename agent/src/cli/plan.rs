@@ -9,14 +9,20 @@ use stormdrill_core::playbook::Playbook;
 
 use crate::diagnostic::{self, Style};
 use crate::fault::host;
+use crate::fault::preview::Findings;
 use crate::playbook_file::{self, Override};
 
 /// Exit code for a bad playbook or bad usage.
 const BAD_PLAYBOOK: u8 = 64;
 
-/// Plans a playbook for a host of which `facts` are known; the plan goes to `out`, problems to `err`.
+/// Exit code where the host lacks what the playbook names.
+const ENVIRONMENT: u8 = 2;
+
+/// Plans a playbook for a host of which `facts` are known; the plan goes to `out`, problems to `err`. `look` says what of the playbook a run
+/// would refuse here.
 ///
-/// Returns the exit code: 0, or 64 for a bad playbook. A host that cannot run the plan is part of the plan, not an error.
+/// Returns the exit code: 0, 64 for a bad playbook, 2 for one that names what this host does not have, as `run` does. What the *kernel* lacks
+/// is part of the plan, not an error: a plan is often made elsewhere than where it is run.
 ///
 /// # Errors
 /// When `out` or `err` cannot be written to.
@@ -24,6 +30,7 @@ pub fn run(
     path: &Path,
     overrides: &[Override],
     facts: &HostFacts,
+    look: &dyn Fn(&Playbook) -> Findings,
     style: Style,
     out: &mut dyn Write,
     err: &mut dyn Write,
@@ -32,7 +39,13 @@ pub fn run(
         Ok(playbook) => {
             let facts = &with_names(facts, &playbook);
             out.write_all(text(&plan(&playbook, facts), facts).as_bytes())?;
-            Ok(0)
+            let Findings { refused, unknown } = look(&playbook);
+            if !unknown.is_empty() {
+                writeln!(out, "\nnot known before the start")?;
+                unknown.iter().try_for_each(|line| writeln!(out, "  {line}"))?;
+            }
+            refused.iter().try_for_each(|line| writeln!(err, "error: this host cannot run it: {line}"))?;
+            Ok(if refused.is_empty() { 0 } else { ENVIRONMENT })
         }
         Err(error) => {
             err.write_all(diagnostic::render(&error, style).as_bytes())?;

@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 
-use stormdrill_core::edge::EdgeSpec;
 use stormdrill_core::playbook::Playbook;
 use tokio::sync::mpsc;
 
 use crate::claim::{Claim, ClaimError};
+use crate::daemon::overlap::Target;
 use crate::drill::{self, Carried, DrillError};
 use crate::driver::Progress;
-use crate::fault::journal;
 
 /// Carries drills out; a fake one in tests.
 pub trait Carry: Send + Sync {
@@ -26,7 +25,7 @@ pub trait Carry: Send + Sync {
     ) -> Result<Carried, DrillError>;
 
     /// The drill of another process that disturbs one of these targets, if there is one.
-    fn taken(&self, _targets: &[EdgeSpec]) -> Option<String> {
+    fn taken(&self, _targets: &[Target]) -> Option<String> {
         None
     }
 }
@@ -49,10 +48,9 @@ impl Carry for Host {
         drill::carry_out(playbook, &self.journal_dir, id, || Ok(abort), progress)
     }
 
-    fn taken(&self, targets: &[EdgeSpec]) -> Option<String> {
+    fn taken(&self, targets: &[Target]) -> Option<String> {
         // What keeps it from being told keeps the drill from starting, a little later and with the reason.
-        let namespace = journal::namespace().ok()?;
-        let targets: Vec<_> = targets.iter().map(|edge| (namespace, edge.clone())).collect();
+        let targets: Vec<_> = targets.iter().filter_map(|(namespace, edge)| Some(((*namespace)?, edge.clone()))).collect();
         match Claim::check(&self.journal_dir, &targets) {
             Err(ClaimError::Taken { id, .. }) => Some(id),
             _ => None,

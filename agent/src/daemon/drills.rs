@@ -13,6 +13,7 @@ use super::log::EventLog;
 use super::progress::Live;
 use super::store::{Record, State, Store, StoreError};
 use crate::clock;
+use crate::daemon::overlap::Target;
 use crate::metrics::Metrics;
 
 mod end;
@@ -30,7 +31,7 @@ struct Entry {
 
 struct Running {
     abort: mpsc::Sender<String>,
-    targets: Vec<EdgeSpec>,
+    targets: Vec<Target>,
     live: Arc<Live>,
 }
 

@@ -2,6 +2,17 @@
 
 use stormdrill_core::edge::{Cidr, EdgeSpec};
 
+/// An edge that a fault is aimed at, and the inode of the network namespace that its packets are in: the same addresses in another one are another
+/// target. `None` for a namespace that cannot be opened; its drill ends before it disturbs anything.
+pub type Target = (Option<u64>, EdgeSpec);
+
+/// Whether two drills of this host disturb the same: some connection belongs to a target of each, in one network namespace.
+#[must_use]
+pub fn targets_overlap(these: &[Target], those: &[Target]) -> bool {
+    let same = |a: &Target, b: &Target| a.0.is_some() && a.0 == b.0 && edges(&a.1, &b.1);
+    these.iter().any(|this| those.iter().any(|that| same(this, that)))
+}
+
 /// Whether some connection belongs to a target of each. Roles are not compared: on one host, what leaves for a port arrives at it.
 #[must_use]
 pub fn overlap(these: &[EdgeSpec], those: &[EdgeSpec]) -> bool {
@@ -69,6 +80,14 @@ mod tests {
             assert_eq!(overlap(std::slice::from_ref(&a), std::slice::from_ref(&b)), expected, "{a:?} {b:?}");
             assert_eq!(overlap(&[b], &[a]), expected);
         }
+    }
+
+    #[test]
+    fn the_same_address_in_another_network_namespace_is_another_target() {
+        let at = |namespace| [(namespace, edge(Some(("10.2.0.0", 16)), Some((80, 80))))];
+        assert!(targets_overlap(&at(Some(1)), &at(Some(1))));
+        assert!(!targets_overlap(&at(Some(1)), &at(Some(2))));
+        assert!(!targets_overlap(&at(None), &at(None)));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use stormdrill_core::edge::{EdgeSpec, Role};
 use stormdrill_core::fault::{Backend, Direction, FaultKind, FaultSpec};
+use stormdrill_core::units::share;
 
 use stormdrill_wire::fault::request::RequestRule;
 
@@ -15,7 +16,7 @@ use super::filter::Hook;
 use super::hook_plan::Carrier;
 use super::netem::{Draw, Netem};
 use super::plane::FaultError;
-use super::selection::{Sight, threshold};
+use super::selection::Sight;
 use super::tbf::Tbf;
 
 /// Whether a fault and a group have a netem in common: the same packets on a hook of both.
@@ -113,8 +114,8 @@ pub(crate) fn carrier<'a>(
     let mut netem = Netem::default();
     for spec in specs {
         match (&spec.kind, backend) {
-            (FaultKind::Loss { share }, Backend::EbpfDrop) => return Ok(Carrier::Drop { threshold: threshold(*share) }),
-            (FaultKind::Partition, Backend::EbpfDrop) => return Ok(Carrier::Drop { threshold: threshold(1.0) }),
+            (FaultKind::Loss { share }, Backend::EbpfDrop) => return Ok(Carrier::Drop { threshold: share::units(*share) }),
+            (FaultKind::Partition, Backend::EbpfDrop) => return Ok(Carrier::Drop { threshold: share::units(1.0) }),
             (FaultKind::Rate(limit), Backend::Tbf) => {
                 return Ok(Carrier::Tbf(Tbf { bytes_per_second: limit.bytes_per_second, is_loopback }));
             }
@@ -123,7 +124,7 @@ pub(crate) fn carrier<'a>(
                 let seed = RandomState::new().build_hasher().finish();
                 let wanted = &spec.select.requests;
                 let requests = RequestRule::new(wanted.method.as_deref(), wanted.path.as_deref());
-                return Ok(Carrier::HttpStatus { threshold: threshold(*share), status: *status, seed, requests });
+                return Ok(Carrier::HttpStatus { threshold: share::units(*share), status: *status, seed, requests });
             }
             _ => add(&mut netem, spec)?,
         }
@@ -203,4 +204,35 @@ pub(crate) fn sight(spec: &FaultSpec, edge: &EdgeSpec, hook: Hook) -> Option<Sig
         (FaultKind::HttpStatus { .. }, Role::Downstream, _) | (_, _, Hook::Ingress) => Sight::Answered,
         (_, _, Hook::Egress) => Sight::Sent,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use stormdrill_core::fault::{Distribution, RateLimit, Slot, Spacing, Tuning, queue};
+
+    use super::*;
+
+    #[test]
+    fn the_plans_limit_is_the_one_that_netem_gets() {
+        let delay =
+            FaultKind::Delay { time: Duration::from_millis(100), jitter: Duration::from_millis(20), distribution: Distribution::Normal };
+        let rate = FaultKind::Rate(RateLimit { bytes_per_second: 1_250_000, overhead: 0, cell_size: 0, cell_overhead: 0 });
+        let slot = Slot { every: Spacing::Between(Duration::from_millis(5), Duration::from_millis(50)), packets: 3, bytes: 0 };
+        let spec = |kind: &FaultKind, tuning| FaultSpec { tuning, ..FaultSpec::new(kind.clone(), "store") };
+        let plain = Tuning::default();
+        for specs in [
+            vec![spec(&FaultKind::Partition, plain.clone())],
+            vec![spec(&delay, plain.clone())],
+            vec![spec(&delay, Tuning { slot: Some(slot), ..plain.clone() }), spec(&rate, plain.clone())],
+            vec![spec(&delay, Tuning { limit: Some(7), ..plain.clone() }), spec(&rate, Tuning { limit: Some(9), ..plain })],
+        ] {
+            let planned = queue::limit_of(&specs.iter().collect::<Vec<_>>());
+            match carrier(&specs, Backend::Netem, false) {
+                Ok(Carrier::Netem(netem)) => assert_eq!(netem.queue_limit(), planned, "{specs:?}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
 }

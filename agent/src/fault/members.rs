@@ -57,7 +57,14 @@ pub enum MembersError {
 /// # Errors
 /// When there is none, or it would be the root, which every process is in.
 pub fn directory(members: &Members, state_dir: &Path) -> Result<PathBuf, MembersError> {
-    let root = cgroup::find_or_mount(state_dir)?;
+    directory_below(&cgroup::find_or_mount(state_dir)?, members)
+}
+
+/// The same below a root that is known.
+///
+/// # Errors
+/// As [`directory`].
+pub(crate) fn directory_below(root: &Path, members: &Members) -> Result<PathBuf, MembersError> {
     let path = match members {
         Members::Cgroup(path) => root.join(path),
         Members::Pid(pid) => {
@@ -65,7 +72,7 @@ pub fn directory(members: &Members, state_dir: &Path) -> Result<PathBuf, Members
                 fs::read_to_string(format!("/proc/{pid}/cgroup")).map_err(|source| MembersError::NoProcess { pid: *pid, source })?;
             root.join(unified(&table).ok_or_else(|| MembersError::Root { whose: format!("process {pid}") })?)
         }
-        Members::Container(id) => container(&root, id)?,
+        Members::Container(id) => container(root, id)?,
     };
     if path.is_dir() { Ok(path) } else { Err(MembersError::NoCgroup { path }) }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stormdrill_core::fault::model::LossModel;
-use stormdrill_core::fault::{Distribution, RateLimit, Slot, Spacing};
+use stormdrill_core::fault::{Distribution, RateLimit, Slot, Spacing, queue};
 
 use super::distribution;
 use super::tlv::Writer;
@@ -30,15 +30,6 @@ const NESTED: u16 = 0x8000;
 const NETEM_LOSS_GI: u16 = 1;
 const NETEM_LOSS_GE: u16 = 2;
 
-/// Packets a second that a delayed flow may have before the queue overflows, for a limit that nobody gave. Ten gigabits of full frames are 800,000
-/// packets, but far fewer buffers, because the queue holds segments of up to 64 KiB as one.
-const ASSUMED_PACKETS_PER_SECOND: f64 = 200_000.0;
-/// Smallest packet that a bandwidth is thought to be filled with, bytes, when the queue's room is worked out.
-const SMALL_PACKET: f64 = 128.0;
-/// Room above rate times delay.
-const ROOM: f64 = 1.5;
-/// The least limit, iproute2's own default.
-const LEAST_LIMIT: u32 = 1000;
 /// The kernel's tick, nanoseconds, in the fields that the 64-bit attributes replace.
 const TICK_NS: u64 = 64;
 
@@ -99,14 +90,8 @@ impl Netem {
 
     /// Packets that the queue must hold so that a busy sender's are not dropped for lack of room.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates, and the value is positive")]
-    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     pub fn queue_limit(&self) -> u32 {
-        self.limit.unwrap_or_else(|| {
-            let longest = self.longest().as_secs_f64();
-            let limited = self.rate.map_or(f64::MAX, |rate| rate.bytes_per_second as f64 / SMALL_PACKET);
-            LEAST_LIMIT.saturating_add((longest * limited.min(ASSUMED_PACKETS_PER_SECOND) * ROOM) as u32)
-        })
+        self.limit.unwrap_or_else(|| queue::limit(self.longest(), self.rate))
     }
 
     /// The value of `TCA_OPTIONS`.

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use stormdrill_core::edge::EdgeSpec;
-use stormdrill_core::fault::{Backend, FaultCounts, FaultKind, FaultOutcome, FaultSpec};
+use stormdrill_core::fault::{Backend, FaultCounts, FaultKind, FaultOutcome, FaultSpec, reach};
+use stormdrill_core::units::share;
 use stormdrill_wire::fault::LEASE_NS;
 use thiserror::Error;
 
@@ -22,13 +23,13 @@ use super::distribution_file::TableError;
 use super::elsewhere::{ElsewhereError, Site};
 use super::hook_plan::{Carrier, HookPlan};
 use super::host::{self, HostError};
-use super::install::{InstallError, Installed};
+use super::install::{InstallError, Installed, Loaded};
 use super::interface::{self, InterfaceError};
 use super::mechanism::{backend, carrier, hooks_of, is_on, other_hook, shares_netem, sight};
 use super::members::{self, MembersError};
 use super::netlink::{Netlink, NetlinkError};
 use super::object::ObjectError;
-use super::selection::{Selection, threshold};
+use super::selection::Selection;
 use super::tally::Tally;
 
 /// How often a fault must be renewed; its lease lasts three times as long.
@@ -97,6 +98,16 @@ pub enum FaultError {
     /// The cgroup, container or process cannot be found.
     #[error(transparent)]
     Members(#[from] MembersError),
+    /// Two groups of processes turned out to be one, or one in the other.
+    #[error("{one} and {other} select the same packets: the processes of both are in {}", cgroup.display())]
+    Overlap {
+        /// The first fault's playbook key.
+        one: &'static str,
+        /// The other's.
+        other: &'static str,
+        /// The cgroup that is in both.
+        cgroup: PathBuf,
+    },
     /// Connections cannot be refused here.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -113,11 +124,11 @@ pub struct Plane {
 }
 
 /// Faults that can be applied: several on one selection share one netem.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Prepared {
     specs: Vec<FaultSpec>,
     backend: Backend,
-    hooks: Vec<HookPlan>,
+    hooks: Vec<Loaded>,
     connect: Option<ConnectPlan>,
     site: Site,
     state_dir: PathBuf,
@@ -156,7 +167,8 @@ impl Plane {
         self
     }
 
-    /// Finds interfaces and backends for a drill's faults, each with the edge that it is aimed at. Changes nothing.
+    /// Finds interfaces and backends for a drill's faults, each with the edge that it is aimed at, and has the kernel accept their programs. Nothing leads to
+    /// those yet: no packet is touched, and they go with this process.
     ///
     /// # Errors
     /// When the kernel or the privileges do not suffice, or no interface can be found.
@@ -172,12 +184,17 @@ impl Plane {
             others.push((joined, edge));
             groups = others;
         }
-        let prepared = groups.into_iter().map(|(specs, edge)| {
+        let mut all: Vec<(Prepared, &EdgeSpec)> = Vec::new();
+        for (specs, edge) in groups {
             let site = Site::open(specs.first().and_then(|spec| spec.netns.as_ref()))?;
             let prepared = site.inside(|| self.prepare_group(specs, edge))??;
-            Ok(Prepared { site, ..prepared })
-        });
-        prepared.collect()
+            let prepared = Prepared { site, ..prepared };
+            for (before, its) in &all {
+                are_apart((before, its), (&prepared, edge))?;
+            }
+            all.push((prepared, edge));
+        }
+        Ok(all.into_iter().map(|(prepared, _)| prepared).collect())
     }
 
     /// [`Plane::prepare_blocking`] on a blocking thread of the runtime.
@@ -201,7 +218,7 @@ impl Plane {
         let select = host::resolved(&first.select, edge)?;
         if let FaultKind::Refuse { share } = first.kind {
             let cgroup = first.select.members.as_ref().map(|members| members::directory(members, &self.state_dir)).transpose()?;
-            let connect = Some(ConnectPlan::new(edge, &select, threshold(share), cgroup));
+            let connect = Some(ConnectPlan::new(edge, &select, share::units(share), cgroup));
             return Ok(Prepared {
                 specs,
                 backend: Backend::CgroupConnect,
@@ -230,11 +247,34 @@ impl Plane {
                 let selection = selection.narrowed(&select).of_flows(select.flows, flow_seed).of_members(sight).sparing(&self.spared_ports);
                 let also = other_hook(first, hook, sight, link.is_loopback);
                 let (link, cgroup, why) = (link.clone(), cgroup.clone(), why.clone());
-                hooks.push(HookPlan { link, hook, also, selection, carrier, cgroup, why });
+                hooks.push(Loaded::of(HookPlan { link, hook, also, selection, carrier, cgroup, why })?);
             }
         }
         Ok(Prepared { specs, backend, hooks, connect: None, site: Site::default(), state_dir: self.state_dir.clone() })
     }
+}
+
+/// Refuses two faults on one hook whose packets are told apart by their processes alone, if those are in one cgroup: the playbook's check did not know.
+fn are_apart((a, a_edge): (&Prepared, &EdgeSpec), (b, b_edge): (&Prepared, &EdgeSpec)) -> Result<(), FaultError> {
+    let (Some(one), Some(other)) = (a.specs.first(), b.specs.first()) else {
+        return Ok(());
+    };
+    if one.kind.is_of_packets() != other.kind.is_of_packets()
+        || !reach::meet_whoever_sends((one, a_edge), (other, b_edge))
+        || a.site.inode()? != b.site.inode()?
+    {
+        return Ok(());
+    }
+    for (a, b) in a.hooks.iter().flat_map(|a| b.hooks.iter().map(move |b| (a.plan(), b.plan()))) {
+        if let (Some(first), Some(second)) = (&a.cgroup, &b.cgroup)
+            && (a.link.index, a.hook) == (b.link.index, b.hook)
+            && let Some(cgroup) =
+                [(first, second), (second, first)].into_iter().find_map(|(inner, outer)| inner.starts_with(outer).then_some(inner))
+        {
+            return Err(FaultError::Overlap { one: one.kind.as_str(), other: other.kind.as_str(), cgroup: cgroup.clone() });
+        }
+    }
+    Ok(())
 }
 
 impl Prepared {
@@ -256,7 +296,7 @@ impl Prepared {
         let faults: Vec<&str> = self.specs.iter().map(|spec| spec.kind.as_str()).collect();
         let faults = faults.join(" and ");
         let connects = self.connect.iter().map(|plan| format!("{faults}: {}", plan.describe()));
-        let hooks = self.hooks.iter().map(|plan| {
+        let hooks = self.hooks.iter().map(Loaded::plan).map(|plan| {
             let means = match &plan.carrier {
                 Carrier::Netem(netem) if netem.jitter > Duration::ZERO => format!(
                     "redirected to an ifb of the drill with netem (limit {}); its jitter reorders packets, so that TCP sends some again",
@@ -278,8 +318,8 @@ impl Prepared {
     /// When the kernel refuses or the journal cannot be written; then everything that was made is taken out again.
     pub fn apply_blocking(self) -> Result<Applied, FaultError> {
         let mut hooks = Vec::new();
-        for plan in &self.hooks {
-            hooks.extend(self.site.inside(|| Installed::build(&self.state_dir, plan))??);
+        for loaded in &self.hooks {
+            hooks.extend(self.site.inside(|| Installed::build(&self.state_dir, loaded))??);
         }
         let connect = self.connect.map(|plan| Connect::attach(&plan, &self.state_dir)).transpose()?;
         let mut applied = Applied { specs: self.specs, backend: self.backend, hooks, connect, applied_ns: 0 };

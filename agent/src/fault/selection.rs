@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use stormdrill_core::edge::{Cidr, EdgeSpec, PortRange, Role};
 use stormdrill_core::fault::{Select, Transport};
+use stormdrill_core::units::share;
 use stormdrill_wire::fault::{
     ADDRESS_EXCLUDED, ADDRESS_INCLUDED, AddressKey, BY_DESTINATION_ADDRESS, BY_DESTINATION_PORT, BY_FLOW, BY_PEER_ADDRESS,
     BY_SOURCE_ADDRESS, BY_SOURCE_PORT, FAMILY_BITS, MANAGEMENT_SELECTED, MEMBERS_RECEIVE, MEMBERS_SEND, PORT_WORDS, PORTLESS_SELECTED,
@@ -218,7 +219,6 @@ impl Selection {
 
     /// In words, for `plan`.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "at most 2^32, exact in an f64")]
     pub fn describe(&self) -> String {
         let protocol = match self.protocol {
             Some(6) => "TCP segments".to_owned(),
@@ -252,7 +252,7 @@ impl Selection {
             text.push_str(" of the cgroup's sockets");
         }
         if let Some(flows) = self.flows {
-            text = format!("{text} on {:.1}% of the connections", flows.threshold as f64 / 4_294_967_296.0 * 100.0);
+            text = format!("{text} on {} of the connections", share::print_units(flows.threshold));
         }
         let networks = self.spared_addresses.iter().chain(&self.spared_peers).map(describe_network);
         let ports = self.spared_ports.iter().map(|range| format!("port {range}"));
@@ -290,13 +290,6 @@ fn key(network: &Cidr) -> (AddressKey, u32) {
             _ => (ipv6_key(address.octets()), prefix),
         },
     }
-}
-
-/// A share as the kernel compares it: of 2^32 draws, so many are hits.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0..=2^32 first, both exact in an f64")]
-pub(crate) fn threshold(share: f64) -> u64 {
-    const DRAWS: f64 = 4_294_967_296.0;
-    (share.clamp(0.0, 1.0) * DRAWS).round() as u64
 }
 
 #[cfg(test)]
@@ -342,14 +335,6 @@ mod tests {
         let mapped = Selection::of_edge(&edge(Role::Downstream, Some(("::ffff:10.0.0.0", 104)), None), Hook::Egress);
         let plain = Selection::of_edge(&edge(Role::Downstream, Some(("10.0.0.0", 8)), None), Hook::Egress);
         assert_eq!(mapped.prefixes(), plain.prefixes());
-    }
-
-    #[test]
-    fn shares_have_exact_ends() {
-        assert_eq!(threshold(0.0), 0);
-        assert_eq!(threshold(1.0), 1 << 32);
-        assert_eq!(threshold(0.5), 1 << 31);
-        assert_eq!(threshold(f64::NAN), 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a host can do, as far as somebody looked. The plan itself looks at nothing.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// What is known of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -9,6 +9,10 @@ pub struct HostFacts {
     pub kernel: Option<String>,
     known: Vec<(Feature, bool)>,
     names: Vec<(String, Vec<IpAddr>)>,
+    /// TCP ports that are spared beside 22: those of the host's SSH server.
+    pub spared_ports: Vec<u16>,
+    /// The far ends of the caller's own connections, which are spared.
+    pub spared_ends: Vec<SocketAddr>,
 }
 
 impl HostFacts {

@@ -4,13 +4,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::host::{Feature, HostFacts, Presence};
-use super::{LEASE, Need, Plan, PlannedFault, power};
+use super::{LEASE, Need, Plan, PlannedFault, parameters, power};
 use crate::expectation::Demand;
 use crate::expectation::metric::Row;
-use crate::fault::FaultKind;
-use crate::fault::model::LossModel;
 use crate::playbook::{Playbook, Scope};
-use crate::units::{bandwidth, duration, rate, share};
+use crate::units::{duration, rate};
 
 /// Writes a plan for people; ends in a newline.
 #[must_use]
@@ -40,13 +38,8 @@ fn write_all(out: &mut String, plan: &Plan, facts: &HostFacts) -> std::fmt::Resu
         writeln!(out, "  none: nothing will be tested")?;
     } else {
         let lease = duration::print(LEASE);
-        let spared = if plan.faults.iter().any(|fault| fault.spec.select.include_management) {
-            "ARP is never selected, nor neighbour discovery and SSH where it is not said."
-        } else {
-            "ARP, neighbour discovery and SSH are never selected."
-        };
-        writeln!(out, "  {spared} If the agent dies, the kernel ends every fault")?;
-        writeln!(out, "  within {lease}. No qdisc of the interface is touched.")?;
+        writeln!(out, "  Never selected: {}.", spared(plan, facts))?;
+        writeln!(out, "  If the agent dies, the kernel ends every fault within {lease}. No qdisc of the interface is touched.")?;
     }
     if !plan.faults.is_empty() && playbook.scope != Scope::Host {
         writeln!(out, "  The scope limits what is observed: a fault meets everyone on this host who uses the edge.")?;
@@ -75,6 +68,24 @@ fn write_all(out: &mut String, plan: &Plan, facts: &HostFacts) -> std::fmt::Resu
         writeln!(out, "\nthis host cannot run it: {}", obstacle(*feature, facts))?;
     }
     Ok(())
+}
+
+/// What no fault meets, and which faults meet it all the same because they say so.
+fn spared(plan: &Plan, facts: &HostFacts) -> String {
+    let ports: String = facts.spared_ports.iter().map(|port| format!(", {port}")).collect();
+    let ends: Vec<String> = facts.spared_ends.iter().map(ToString::to_string).collect();
+    let ends = if ends.is_empty() { String::new() } else { format!(", now with {}", ends.join(", ")) };
+    let all = format!(
+        "ARP; neighbour discovery and multicast listener messages; DHCP; SSH (TCP port 22{ports} and every other on which an sshd of\n  \
+         this host listens); the ports of the daemon's API; the daemon's connections to etcd; the caller's own connections (SSH and API{ends})"
+    );
+    let bold = (1..).zip(&plan.faults).filter(|(_, fault)| fault.spec.select.include_management);
+    let bold: Vec<String> = bold.map(|(number, _)| number.to_string()).collect();
+    match bold.as_slice() {
+        [] => all,
+        [one] => format!("{all}.\n  Fault {one} includes management traffic: it spares ARP only"),
+        more => format!("{all}.\n  Faults {} include management traffic: they spare ARP only", more.join(", ")),
+    }
 }
 
 fn phases(out: &mut String, plan: &Plan) -> std::fmt::Result {
@@ -118,7 +129,7 @@ fn observed(out: &mut String, playbook: &Playbook, needs: &[Need]) -> std::fmt::
 }
 
 fn fault(out: &mut String, number: usize, fault: &PlannedFault) -> std::fmt::Result {
-    writeln!(out, "  {number}. {} {}, to {}", fault.spec.kind.as_str(), parameters(&fault.spec.kind), fault.spec.to)?;
+    writeln!(out, "  {number}. {} {}, to {}", fault.spec.kind.as_str(), parameters::asked(&fault.spec), fault.spec.to)?;
     let fallback = fault.fallback.map(|backend| format!(", or {} if the kernel lacks sch_netem", backend.as_str()));
     writeln!(out, "     by       {}{}", fault.backend.as_str(), fallback.unwrap_or_default())?;
     writeln!(out, "     selects  {}", fault.selects)?;
@@ -139,55 +150,6 @@ fn listed(needs: &[Need]) -> String {
         presence => format!("{} ({})", need.feature.as_str(), presence.as_str()),
     };
     needs.iter().map(word).collect::<Vec<_>>().join(", ")
-}
-
-/// The parameters of a fault: "30%", "100ms, jitter 20ms (normal)", "503 for 30% of answers".
-pub(super) fn parameters(kind: &FaultKind) -> String {
-    match kind {
-        FaultKind::Loss { share } => share::print(*share),
-        FaultKind::Delay { time, jitter, .. } if jitter.is_zero() => duration::print(*time),
-        FaultKind::Delay { time, jitter, distribution } => {
-            format!("{}, jitter {} ({})", duration::print(*time), duration::print(*jitter), distribution.as_str())
-        }
-        FaultKind::LossModel(LossModel::Gemodel(model)) => format!(
-            "gemodel p {}, r {}, h {}, k {}",
-            share::print(model.p),
-            share::print(model.r),
-            share::print(model.h),
-            share::print(model.k)
-        ),
-        FaultKind::LossModel(LossModel::State(model)) => format!(
-            "state p13 {}, p31 {}, p32 {}, p23 {}, p14 {}",
-            share::print(model.p13),
-            share::print(model.p31),
-            share::print(model.p32),
-            share::print(model.p23),
-            share::print(model.p14)
-        ),
-        FaultKind::Duplicate { share, correlation } | FaultKind::Corrupt { share, correlation } => drawn(*share, *correlation),
-        FaultKind::Reorder { share, correlation, gap } => {
-            let gap = if *gap > 1 { format!(", gap {gap}") } else { String::new() };
-            format!("{}{gap}", drawn(*share, *correlation))
-        }
-        FaultKind::Rate(limit) => {
-            let mut text = bandwidth::print(limit.bytes_per_second);
-            for (word, value) in [("overhead", limit.overhead), ("cell overhead", limit.cell_overhead)] {
-                if value != 0 {
-                    text = format!("{text}, {word} {value}");
-                }
-            }
-            if limit.cell_size == 0 { text } else { format!("{text}, cells of {}", limit.cell_size) }
-        }
-        FaultKind::Partition => "100%".to_owned(),
-        FaultKind::Refuse { share } => format!("{} of connections", share::print(*share)),
-        FaultKind::HttpStatus { status, share } => {
-            format!("{status} for {} of answers", share::print(*share))
-        }
-    }
-}
-
-fn drawn(share: f64, correlation: f64) -> String {
-    if correlation == 0.0 { share::print(share) } else { format!("{}, correlation {}", share::print(share), share::print(correlation)) }
 }
 
 /// Each expectation with what its short form leaves out.

@@ -59,16 +59,9 @@ fn narrowed(spec: &FaultSpec) -> String {
         None => String::new(),
     };
     if let Some(flows) = select.flows {
-        text += &format!(", on {} of the connections, each wholly or not at all", share::print(share_of(flows)));
+        text += &format!(", on {} of the connections, each wholly or not at all", share::print_units(flows));
     }
     text
-}
-
-/// A share from units of 2^-32.
-#[expect(clippy::cast_precision_loss, reason = "at most 2^32, exact in an f64")]
-fn share_of(flows: u64) -> f64 {
-    // To the millionth: what was written, and not what the units made of it.
-    (flows as f64 / 4_294_967_296.0 * 1e6).round() / 1e6
 }
 
 /// What is left alone beyond the rule, in words; empty if nothing is.

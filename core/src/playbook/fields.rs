@@ -166,7 +166,7 @@ pub(super) fn quantity<T>(entry: &Entry, parse: impl FnOnce(&str) -> Result<T, U
 /// The report of a quantity that was refused.
 pub(super) fn refusal(place: &Place, key: &str, error: &UnitError) -> Draft {
     let code = match error.kind {
-        UnitErrorKind::TooLarge | UnitErrorKind::Zero | UnitErrorKind::TooFine => Code::OutOfRange,
+        UnitErrorKind::TooLarge | UnitErrorKind::Zero | UnitErrorKind::TooFine | UnitErrorKind::BeyondDraws => Code::OutOfRange,
         _ => Code::BadValue,
     };
     let draft = Draft::new(code, place, format!("`{key}`: {error}")).advice(error.advice());

@@ -169,6 +169,10 @@ impl<'a> Problems<'a> {
         self.found.is_empty()
     }
 
+    pub(super) const fn count(&self) -> usize {
+        self.found.len()
+    }
+
     /// The problems, in the order in which a reader meets them.
     pub(super) fn into_sorted(mut self) -> Vec<Problem> {
         self.found.sort_by(|a, b| a.place.cmp(&b.place));

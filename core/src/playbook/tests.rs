@@ -163,6 +163,17 @@ fn unknown_keys_are_refused_at_every_level() {
 fn values_are_refused_where_they_stand() {
     use Code::{BadValue, OutOfRange};
     refused("loss: 30%", "loss: 101%", OutOfRange, "101%", "`loss`: `101%` is too large");
+    refused(
+        "loss: 30%",
+        "loss: 100.0000000000000000001%",
+        OutOfRange,
+        "100.0000000000000000001%",
+        "`loss`: `100.0000000000000000001%` is too large",
+    );
+    let too_little = "`loss`: `0.00000001%` is nearer to 0% or 100% than the kernel's 32 bits can tell";
+    refused("loss: 30%", "loss: 0.00000001%", OutOfRange, "0.00000001%", too_little);
+    let problem = &parse(&GOOD.replacen("loss: 30%", "loss: 0.00000001%", 1)).unwrap_err()[0];
+    assert!(problem.help.as_deref().is_some_and(|help| help.contains("write `0.0000000233%` or `0%`")), "{problem:?}");
     refused("loss: 30%", "loss: NaN%", BadValue, "NaN%", "`loss`: `NaN%` is not a finite number");
     refused("loss: 30%", "loss: .nan", BadValue, ".nan", "`loss`: `.nan` is not a finite number");
     refused("loss: 30%", "loss: 0.3", BadValue, "0.3", "`loss`: `0.3` has no unit");
@@ -515,6 +526,47 @@ fn a_selection_that_selects_nothing_is_refused_with_its_place() {
     one("{addresses: []}", OutOfRange, "[", "`addresses` is empty, which would select nothing");
     one("{addresses: [8080]}", BadValue, "8080", "`addresses`: `8080` is a port, where an address belongs");
     one("{protocol: tpc}", UnknownName, "tpc", "there is no protocol `tpc` to select by");
+    // What is excluded takes away all that is selected, if only together.
+    let left = "these exclude every address that is selected, so that nothing is left";
+    one("{addresses: 10.0.0.0/8, exclude: {addresses: 10.0.0.0/7}}", Conflict, "10.0.0.0/7", left);
+    one("{addresses: 10.0.0.0/8, exclude: {addresses: [10.128.0.0/9, 10.0.0.0/9]}}", Conflict, "[", left);
+    one("{addresses: \"::ffff:10.0.0.0/104\", exclude: {addresses: 10.0.0.0/8}}", Conflict, "10.0.0.0/8", left);
+    one("{exclude: {ports: 3000-4000}}", Conflict, "3000-4000", "these exclude every port that is selected, so that nothing is left");
+    let ends = "no connection has an IPv4 and an IPv6 end, so that nothing would be selected";
+    let web = |select: &str, place: &str, message: &str| {
+        refused(
+            "loss: 30%, to: order-db",
+            &format!("http_status: {{status: 500, share: 1%}}, to: web, select: {select}"),
+            Conflict,
+            place,
+            message,
+        );
+    };
+    web("{addresses: 10.0.0.1, peers: \"fd00::/8\"}", "\"fd00::/8\"", ends);
+    web("{addresses: 10.0.0.1, exclude: {peers: 0.0.0.0/0}}", "0.0.0.0/0", ends);
+    web(
+        "{peers: 10.0.0.0/8, exclude: {peers: 10.0.0.0/8}}",
+        "10.0.0.0/8",
+        "these exclude every caller that is selected, so that nothing is left",
+    );
+}
+
+#[test]
+fn an_icmp_of_the_other_family_and_what_is_spared_select_nothing() {
+    let only_address = |fault: &str| {
+        GOOD.replacen("order-db: {port: 3306}", "order-db: {address: 10.1.0.0/16}", 1).replacen("loss: 30%, to: order-db", fault, 1)
+    };
+    let problems = |text: &str| parse(text).unwrap_err().into_iter().map(|problem| problem.message).collect::<Vec<_>>();
+    let icmp = only_address("loss: 30%, to: order-db, select: {protocol: icmpv6}");
+    assert_eq!(problems(&icmp), ["no icmpv6 packet has such addresses, so that nothing would be selected"]);
+    assert!(parse(&only_address("loss: 30%, to: order-db, select: {protocol: icmp}")).is_ok());
+    let spared = "SSH and DHCP are spared, so that nothing would be selected";
+    assert_eq!(problems(&GOOD.replacen("order-db: {port: 3306}", "order-db: {port: 22}", 1)), [spared]);
+    assert_eq!(problems(&only_address("loss: 30%, to: order-db, select: {ports: [67, 68], protocol: udp}")), [spared]);
+    assert!(parse(&only_address("loss: 30%, to: order-db, select: {ports: 22, include_management: true}")).is_ok());
+    assert!(parse(&only_address("loss: 30%, to: order-db, select: {ports: 67, protocol: tcp}")).is_ok());
+    // A part of what is listed may well be spared.
+    assert!(parse(&only_address("loss: 30%, to: order-db, select: {ports: [22, 80], exclude: {addresses: 10.1.7.0/24}}")).is_ok());
 }
 
 #[test]

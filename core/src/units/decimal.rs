@@ -39,7 +39,11 @@ impl Decimal {
             None if whole.starts_with('.') && Self::parse(&format!("0{number}")).is_some() => {
                 refuse(UnitErrorKind::Malformed, &format!("0{whole}"))
             }
-            None if number.len() > MAX_DIGITS => refuse(UnitErrorKind::TooLarge, example),
+            None if number.len() > MAX_DIGITS => {
+                // Of a long number it is the whole part that makes it large, and the rest that makes it fine.
+                let whole_digits = number.split('.').next().unwrap_or(number).trim_start_matches('0').len();
+                refuse(if whole_digits > MAX_DIGITS { UnitErrorKind::TooLarge } else { UnitErrorKind::TooFine }, example)
+            }
             None => refuse(UnitErrorKind::Malformed, example),
         }
     }
@@ -67,6 +71,18 @@ impl Decimal {
             return Some(u128::MAX);
         };
         product.is_multiple_of(divisor).then(|| product / divisor)
+    }
+
+    /// Whether it is more than a whole number.
+    pub(super) fn exceeds(self, whole: u32) -> bool {
+        self.mantissa > u128::from(whole).saturating_mul(10_u128.pow(self.scale))
+    }
+
+    /// The digits, without zeros that say nothing.
+    pub(super) fn digits(self) -> String {
+        let digits = format!("{:0>width$}", self.mantissa, width = self.scale as usize + 1);
+        let (whole, fraction) = digits.split_at(digits.len() - self.scale as usize);
+        if fraction.is_empty() { whole.to_owned() } else { format!("{whole}.{fraction}") }
     }
 
     /// The float that is nearest to `self / 10^shift`.

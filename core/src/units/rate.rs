@@ -6,11 +6,19 @@ use super::{Plain, UnitError, UnitErrorKind};
 /// Reads a rate in events a second; zero is a rate.
 ///
 /// # Errors
-/// When the text is negative, not finite, or does not end in `/s`.
+/// When the text is negative, not finite, does not end in `/s`, or has more digits than a number here keeps.
 pub fn parse(text: &str) -> Result<f64, UnitError> {
     let (number, digits, unit) = Decimal::split(text, "200/s")?;
     match unit {
-        "/s" => Ok(number.to_f64(0)),
+        "/s" => {
+            let rate = number.to_f64(0);
+            // Another number would be meant than was written.
+            if Plain(rate).to_string() == number.digits() {
+                Ok(rate)
+            } else {
+                Err(UnitError::new(text.trim(), UnitErrorKind::TooFine, vec![print(rate)]))
+            }
+        }
         "" => Err(UnitError::new(text.trim(), UnitErrorKind::NoUnit, vec![format!("{digits}/s")])),
         _ => Err(UnitError::new(text.trim(), UnitErrorKind::UnknownUnit, vec![per_second(number, digits, unit)])),
     }
@@ -49,6 +57,7 @@ mod tests {
             ("-1/s", "write `1/s`"),
             ("NaN/s", "write `200/s`"),
             ("fast", "write `200/s`"),
+            ("200.0000000000000000001/s", "write `200/s`"),
         ] {
             assert_eq!(parse(text).unwrap_err().advice(), advice, "{text}");
         }

@@ -88,7 +88,7 @@ impl Sender {
         record.submit(BPF_RB_NO_WAKEUP as u64);
     }
 
-    /// A record without data, about a stream.
+    /// A record without data.
     #[inline(always)]
     pub fn bare(&self, book: *const Book, subject: Subject) {
         let Some(mut record) = EVENTS.reserve::<EventHeader>(0) else {

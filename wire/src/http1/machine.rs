@@ -90,7 +90,7 @@ unsafe impl Recogniser for Machine {
 
     #[inline(always)]
     fn part(&self, book: &Book, side: usize) -> Note {
-        if side == side::RESPONSE && !(self.status_known() && self.status() >= 200) {
+        if side == side::RESPONSE && !(self.status_known() && is_read(self.status())) {
             return Note::NONE;
         }
         Note { status: if side == side::RESPONSE { self.status() } else { 0 }, ..part_of(book, side) }
@@ -131,5 +131,12 @@ fn response(book: &mut Book, status: u16) -> (Note, Body) {
         Body::AsDeclared
     };
     let kind = if orphan { 0 } else { kind::RESPONSE };
-    (Note { kind, tally: tally::STATUS, flags: EventHeader::COMPLETE, status, index, ..Note::NONE }, body)
+    (Note { kind, tally: tally::STATUS, flags: EventHeader::COMPLETE, bare: !is_read(status), status, index, ..Note::NONE }, body)
+}
+
+/// Whether an answer with this status says more by its head: how long to wait before the next attempt (RFC 9110, 10.2.3).
+#[inline(always)]
+#[must_use]
+pub const fn is_read(status: u16) -> bool {
+    status == 429 || status == 503 || status.wrapping_sub(300) < 100
 }

@@ -13,7 +13,7 @@ use super::{Drills, Entry, Running, end_event};
 use crate::clock;
 use crate::daemon::cluster::ClaimError;
 use crate::daemon::log::EventLog;
-use crate::daemon::overlap::overlap;
+use crate::daemon::overlap::{Target, targets_overlap};
 use crate::daemon::progress::{Live, Reporter};
 use crate::daemon::store::{Record, Request, State, StoreError};
 use crate::drill::{self, Carried};
@@ -84,9 +84,9 @@ impl Drills {
         if inner.is_stopping {
             return Err(StartError::Stopping);
         }
-        let targets: Vec<EdgeSpec> = drill::targets(&playbook).into_iter().map(|(_, edge)| edge).collect();
+        let targets: Vec<Target> = drill::located(&playbook);
         let running = || inner.entries.iter().filter_map(|entry| Some((&entry.record, entry.running.as_ref()?)));
-        if let Some((record, _)) = running().find(|(_, running)| overlap(&running.targets, &targets)) {
+        if let Some((record, _)) = running().find(|(_, running)| targets_overlap(&running.targets, &targets)) {
             return Err(StartError::Overlap { id: record.id.clone() });
         }
         if let Some(id) = self.carry.taken(&targets) {

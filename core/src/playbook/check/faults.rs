@@ -14,6 +14,8 @@ mod members;
 
 mod netns;
 
+mod nothing;
+
 mod packets;
 
 mod requests;
@@ -52,9 +54,14 @@ const KINDS: [&str; 9] = ["loss", "delay", "duplicate", "corrupt", "reorder", "r
 pub(super) fn check(entry: &Entry, edges: Option<&[EdgeSpec]>, phases: Option<Phases>, problems: &mut Problems<'_>) -> Vec<FaultSpec> {
     let mut faults: Vec<FaultSpec> = Vec::new();
     for item in fields::items(entry, problems).unwrap_or_default() {
+        let before = problems.count();
         let Some(spec) = fault(item, edges, phases, problems) else {
             continue;
         };
+        // What was refused of it seems to select other than it does.
+        if problems.count() == before {
+            nothing::check(item, &spec, edges, problems);
+        }
         together::check(&item.place, &spec, &faults, edges, problems);
         faults.push(spec);
     }

@@ -50,11 +50,11 @@ pub(super) fn kind(
             problems.report(draft.advice("leave the fault out").replace("true"));
             None
         }
-        "refuse" => Some(FaultKind::Refuse { share: fields::quantity(entry, share::parse, problems)? }),
+        "refuse" => Some(FaultKind::Refuse { share: fields::quantity(entry, share::parse_drawn, problems)? }),
         _ if short_status => {
             let status = status(entry, problems);
             let share = match beside {
-                Some(entry) => fields::quantity(entry, share::parse, problems),
+                Some(entry) => fields::quantity(entry, share::parse_drawn, problems),
                 None => {
                     let draft = Draft::new(Code::MissingKey, &entry.key.place, "`http_status` lacks `share`");
                     let draft = draft.label("of how many answers?").advice("say which share of answers it replaces");
@@ -75,7 +75,7 @@ fn http_status(entry: &Entry, wanted: &mut Requests, problems: &mut Problems<'_>
     let fields = Fields::open(&entry.value, &entry.key.place, HTTP_STATUS, problems)?;
     let code = fields.require("status", "status: 503", problems).and_then(|entry| status(entry, problems));
     let share = fields.require("share", "share: 30%", problems);
-    let share = share.and_then(|entry| fields::quantity(entry, share::parse, problems));
+    let share = share.and_then(|entry| fields::quantity(entry, share::parse_drawn, problems));
     *wanted = requests::requests(&fields, problems);
     Some(FaultKind::HttpStatus { status: code?, share: share? })
 }

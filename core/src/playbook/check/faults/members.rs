@@ -38,13 +38,19 @@ pub(super) fn container(entry: &Entry, problems: &mut Problems<'_>) -> Option<St
     let text = fields::text(entry, problems)?;
     // As Kubernetes has them: `containerd://` and the like before the id.
     let id = text.rsplit_once("://").map_or(text, |(_, id)| id);
-    if (SHORTEST..=LONGEST).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)) {
-        return Some(id.to_owned());
+    if (SHORTEST..=LONGEST).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        // Every runtime writes them small.
+        return Some(id.to_ascii_lowercase());
     }
     let message = format!("`{}` is no container id", excerpt(text));
     let draft = Draft::new(Code::BadValue, &entry.value.place, message);
-    problems.report(
-        draft.advice("write the id (not the name), or its first twelve hexadecimal digits, as `docker ps` and `crictl ps` list it"),
-    );
+    let is_hexadecimal = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    problems.report(match id.len() {
+        short @ ..SHORTEST if is_hexadecimal => {
+            draft.advice(format!("it has {short} digits: write its first twelve or more, as `docker ps` lists it"))
+        }
+        long if is_hexadecimal => draft.advice(format!("it has {long} digits, and an id has {LONGEST}")),
+        _ => draft.advice("write the id (not the name), or its first twelve hexadecimal digits, as `docker ps` and `crictl ps` list it"),
+    });
     None
 }

@@ -21,7 +21,7 @@ const PROPOSED_BURST: f64 = 4.0;
 
 pub(super) fn loss(entry: &Entry, tuning: &mut Tuning, problems: &mut Problems<'_>) -> Option<FaultKind> {
     if !matches!(entry.value.value, Value::Map(_)) {
-        return Some(FaultKind::Loss { share: fields::quantity(entry, share::parse, problems)? });
+        return Some(FaultKind::Loss { share: fields::quantity(entry, share::parse_drawn, problems)? });
     }
     let fields = Fields::open(&entry.value, &entry.key.place, LOSS, problems)?;
     queue(&fields, tuning, problems);
@@ -36,9 +36,9 @@ pub(super) fn loss(entry: &Entry, tuning: &mut Tuning, problems: &mut Problems<'
         }
         [entry] => match entry.key.text.as_str() {
             "share" => {
-                let share = fields::quantity(entry, share::parse, problems)?;
+                let share = fields::quantity(entry, share::parse_drawn, problems)?;
                 if let Some(entry) = fields.get("correlation") {
-                    let correlation = fields::quantity(entry, share::parse, problems)?;
+                    let correlation = fields::quantity(entry, share::parse_drawn, problems)?;
                     if correlation > 0.0 {
                         problems.report(correlated(entry, share, correlation));
                         return None;
@@ -80,7 +80,7 @@ fn correlated(entry: &Entry, asked: f64, correlation: f64) -> Draft {
 
 fn gemodel(entry: &Entry, problems: &mut Problems<'_>) -> Option<Gemodel> {
     let fields = Fields::open(&entry.value, &entry.key.place, GEMODEL, problems)?;
-    let p = fields.require("p", "p: 2%", problems).and_then(|entry| fields::quantity(entry, share::parse, problems));
+    let p = fields.require("p", "p: 2%", problems).and_then(|entry| fields::quantity(entry, share::parse_drawn, problems));
     let r = optional(&fields, "r", 1.0, problems);
     let h = optional(&fields, "h", 0.0, problems);
     let k = optional(&fields, "k", 1.0, problems);
@@ -89,7 +89,7 @@ fn gemodel(entry: &Entry, problems: &mut Problems<'_>) -> Option<Gemodel> {
 
 fn state(entry: &Entry, problems: &mut Problems<'_>) -> Option<FourState> {
     let fields = Fields::open(&entry.value, &entry.key.place, STATE, problems)?;
-    let p13 = fields.require("p13", "p13: 1%", problems).and_then(|entry| fields::quantity(entry, share::parse, problems));
+    let p13 = fields.require("p13", "p13: 1%", problems).and_then(|entry| fields::quantity(entry, share::parse_drawn, problems));
     // As tc has it: what does not go on being lost passes.
     let p31 = optional(&fields, "p31", 1.0 - p13.unwrap_or(0.0), problems);
     let p32 = optional(&fields, "p32", 0.0, problems);
@@ -130,11 +130,11 @@ pub(super) fn reorder(entry: &Entry, tuning: &mut Tuning, problems: &mut Problem
 /// `30%`, or a mapping with `share` and `correlation`.
 fn drawn<'n>(entry: &'n Entry, keys: Keys, tuning: &mut Tuning, problems: &mut Problems<'_>) -> Option<(f64, f64, Option<Fields<'n>>)> {
     if !matches!(entry.value.value, Value::Map(_)) {
-        return Some((fields::quantity(entry, share::parse, problems)?, 0.0, None));
+        return Some((fields::quantity(entry, share::parse_drawn, problems)?, 0.0, None));
     }
     let fields = Fields::open(&entry.value, &entry.key.place, keys, problems)?;
     queue(&fields, tuning, problems);
-    let share = fields.require("share", "share: 1%", problems).and_then(|entry| fields::quantity(entry, share::parse, problems));
+    let share = fields.require("share", "share: 1%", problems).and_then(|entry| fields::quantity(entry, share::parse_drawn, problems));
     let correlation = optional(&fields, "correlation", 0.0, problems);
     Some((share?, correlation?, Some(fields)))
 }
@@ -270,6 +270,6 @@ where
 pub(super) fn optional(fields: &Fields<'_>, key: &str, default: f64, problems: &mut Problems<'_>) -> Option<f64> {
     match fields.get(key) {
         None => Some(default),
-        Some(entry) => fields::quantity(entry, share::parse, problems),
+        Some(entry) => fields::quantity(entry, share::parse_drawn, problems),
     }
 }

@@ -101,15 +101,14 @@ fn peers(fields: &Fields<'_>, edge: Option<&EdgeSpec>, problems: &mut Problems<'
 }
 
 /// A share of connections, as the kernel compares it.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is 0 to 1, and 2^32 is exact in an f64")]
 fn flows(entry: &Entry, problems: &mut Problems<'_>) -> Option<u64> {
-    let share = fields::quantity(entry, share::parse, problems)?;
+    let share = fields::quantity(entry, share::parse_drawn, problems)?;
     if share == 0.0 {
         let draft = Draft::new(Code::OutOfRange, &entry.value.place, "a share of 0% of the connections selects nothing");
         problems.report(draft.advice("leave `flows` out for all of them"));
         return None;
     }
-    Some((share * 4_294_967_296.0).round() as u64)
+    Some(share::units(share))
 }
 
 fn ports(fields: &Fields<'_>, problems: &mut Problems<'_>) -> Vec<PortRange> {

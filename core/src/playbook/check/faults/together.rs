@@ -2,12 +2,12 @@
 
 use super::super::super::node::{Entry, Value};
 use super::super::super::problem::{Code, Draft, Place, Problems};
-use crate::edge::{Cidr, EdgeSpec, PortRange};
-use crate::fault::{Direction, FaultKind, FaultSpec, Requests};
+use crate::edge::EdgeSpec;
+use crate::fault::{Direction, FaultKind, FaultSpec, Requests, reach};
 
 /// Reports what of the faults before it excludes a fault.
 pub(super) fn check(place: &Place, spec: &FaultSpec, before: &[FaultSpec], edges: Option<&[EdgeSpec]>, problems: &mut Problems<'_>) {
-    if before.iter().any(|other| is_twice(other, spec)) {
+    if before.iter().any(|other| is_twice(other, spec, edges)) {
         let message = format!("`{}` towards `{}` is injected twice", spec.kind.as_str(), spec.to);
         let draft = Draft::new(Code::Conflict, place, message).label("the second one");
         problems.report(draft.advice("say once how much of it there is to be"));
@@ -34,20 +34,14 @@ pub(super) fn check(place: &Place, spec: &FaultSpec, before: &[FaultSpec], edges
     }
 }
 
-fn is_twice(a: &FaultSpec, b: &FaultSpec) -> bool {
+/// The same fault once more. Of the packets that two of them do not share, each is the only one.
+fn is_twice(a: &FaultSpec, b: &FaultSpec, edges: Option<&[EdgeSpec]>) -> bool {
     let same = match a.kind {
-        FaultKind::HttpStatus { .. } => {
-            meet_in_requests(&a.select.requests, &b.select.requests) && networks_meet(&a.select.addresses, &b.select.addresses)
-        }
-        FaultKind::Refuse { .. } => networks_meet(&a.select.addresses, &b.select.addresses),
+        FaultKind::HttpStatus { .. } => meet_in_requests(&a.select.requests, &b.select.requests) && may_overlap(a, b, edges),
+        FaultKind::Refuse { .. } => may_overlap(a, b, edges),
         _ => a.select == b.select || !a.kind.is_of_packets(),
     };
     a.kind.as_str() == b.kind.as_str() && a.to == b.to && shares_a_hook(a, b) && same
-}
-
-/// Whether an address can be in both; no networks are all of the edge's.
-fn networks_meet(a: &[Cidr], b: &[Cidr]) -> bool {
-    a.is_empty() || b.is_empty() || a.iter().any(|a| b.iter().any(|b| meet(a, b)))
 }
 
 /// Whether a request can be in both.
@@ -63,51 +57,10 @@ fn shares_a_hook(a: &FaultSpec, b: &FaultSpec) -> bool {
     a.direction.meets(b.direction) && interface && a.netns == b.netns
 }
 
-/// Whether a packet can be in both selections. An exclusion that covers the other's whole selection parts them.
+/// Whether a packet can be in both selections.
 fn may_overlap(a: &FaultSpec, b: &FaultSpec, edges: Option<&[EdgeSpec]>) -> bool {
     let edge = |spec: &FaultSpec| edges.and_then(|edges| edges.iter().find(|edge| edge.name == spec.to));
-    let (Some(edge_a), Some(edge_b)) = (edge(a), edge(b)) else {
-        return false;
-    };
-    if edge_a.role != edge_b.role {
-        // One speaks of this host's end and the other of the peer's: a connection can be both, but no drill means it.
-        return false;
-    }
-    if let (Some(a), Some(b)) = (a.select.protocol, b.select.protocol)
-        && a != b
-    {
-        return false;
-    }
-    let (networks_a, networks_b) = (networks(a, edge_a), networks(b, edge_b));
-    let (ports_a, ports_b) = (ports(a, edge_a), ports(b, edge_b));
-    let addresses = networks_meet(&networks_a, &networks_b);
-    let ports =
-        ports_a.is_empty() || ports_b.is_empty() || ports_a.iter().any(|a| ports_b.iter().any(|b| a.first <= b.last && b.first <= a.last));
-    let spares = |spared: &FaultSpec, networks: &[Cidr], ports: &[PortRange]| {
-        let all_networks =
-            !networks.is_empty() && networks.iter().all(|inner| spared.select.exclude_addresses.iter().any(|outer| outer.covers(inner)));
-        let all_ports = !ports.is_empty()
-            && ports.iter().all(|inner| spared.select.exclude_ports.iter().any(|o| o.first <= inner.first && inner.last <= o.last));
-        all_networks || all_ports
-    };
-    addresses && ports && !spares(a, &networks_b, &ports_b) && !spares(b, &networks_a, &ports_a)
-}
-
-fn networks(spec: &FaultSpec, edge: &EdgeSpec) -> Vec<Cidr> {
-    // What a name stands for is not known here: anything within the edge.
-    if spec.select.addresses.is_empty() || !spec.select.hosts.is_empty() {
-        edge.address.into_iter().collect()
-    } else {
-        spec.select.addresses.clone()
-    }
-}
-
-fn ports(spec: &FaultSpec, edge: &EdgeSpec) -> Vec<PortRange> {
-    if spec.select.ports.is_empty() { edge.ports.into_iter().collect() } else { spec.select.ports.clone() }
-}
-
-fn meet(a: &Cidr, b: &Cidr) -> bool {
-    a.covers(b) || b.covers(a)
+    matches!((edge(a), edge(b)), (Some(edge_a), Some(edge_b)) if reach::meet((a, edge_a), (b, edge_b)))
 }
 
 /// Whether every packet of a fault goes through the netem of another.
