@@ -104,6 +104,8 @@ impl Settings {
     pub const EVENTS: u32 = 1;
     /// Connections that were open before the start have been listed: one that is not in the list stays unknown.
     pub const LISTED: u32 = 2;
+    /// Plaintext of TLS connections is read: one is counted as TLS only when it has turned out that its own is not.
+    pub const READS_TLS: u32 = 4;
 }
 
 /// The rules map has one element, so that matching costs one look-up.

@@ -13,6 +13,7 @@ use crate::{
     count,
     events::{Sender, Source, Subject},
     scratch::Scratch,
+    tls,
 };
 
 /// Books what a run finds.
@@ -88,11 +89,22 @@ impl Sink for Watch {
 /// The pointers are into socket storage and the counters map.
 #[inline(always)]
 pub unsafe fn count_protocol(book: *mut Book, counters: *mut EdgeCounters, protocol: u8) {
+    // SAFETY: the caller's.
+    unsafe {
+        if (*book).counted == 0 && !(protocol == protocol::TLS && tls::counts_later(book)) {
+            count_as(book, counters, protocol);
+        }
+    }
+}
+
+/// Counts a connection that was not counted yet.
+///
+/// # Safety
+/// As `count_protocol`.
+#[inline(always)]
+pub unsafe fn count_as(book: *mut Book, counters: *mut EdgeCounters, protocol: u8) {
     // SAFETY: the caller's; the index is masked.
     unsafe {
-        if (*book).counted != 0 {
-            return;
-        }
         (*book).counted = 1;
         count::add((&raw mut (*counters).protocols).cast::<u64>().add(protocol as usize & (protocol::COUNT - 1)), 1);
         if protocol >= protocol::TLS {
@@ -105,7 +117,7 @@ pub unsafe fn count_protocol(book: *mut Book, counters: *mut EdgeCounters, proto
 /// # Safety
 /// The pointer is into the counters map.
 #[inline(always)]
-unsafe fn count_message(counters: *mut EdgeCounters, note: &Note) {
+pub unsafe fn count_message(counters: *mut EdgeCounters, note: &Note) {
     // SAFETY: the caller's.
     unsafe {
         if note.tally == tally::REQUEST {
