@@ -10,6 +10,7 @@ use prometheus::{
     CounterVec, Encoder as _, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 use stormdrill_core::edge::{EdgeSpec, OTHER, Protocol, Role};
+use stormdrill_core::event::ConnectFailure;
 use stormdrill_core::fault::FaultCounts;
 use stormdrill_core::report::json::edge::most;
 use stormdrill_core::status::{self, Status};
@@ -177,8 +178,8 @@ impl Metrics {
             self.retries.with_label_values(&[label.name.as_str(), evidence]);
         }
         if edge.role == Role::Downstream {
-            for reason in ["refused", "timed_out", "other"] {
-                self.connect_failures.with_label_values(&[label.name.as_str(), reason]);
+            for reason in ConnectFailure::ALL {
+                self.connect_failures.with_label_values(&[label.name.as_str(), reason.as_str()]);
             }
         }
         label

@@ -20,10 +20,12 @@ mod records;
 mod rules;
 mod snapshot;
 mod sockets;
+mod tls;
 
 pub use error::ProbeError;
 pub use snapshot::{Health, Snapshot};
 pub use sockets::{Connection, connections, details};
+pub use tls::TlsError;
 
 /// What to observe.
 #[derive(Debug, Clone)]
@@ -40,7 +42,7 @@ pub struct ProbeConfig<'a> {
 
 impl ProbeConfig<'_> {
     /// Room for what a busy host sends in some hundred milliseconds.
-    pub const DEFAULT_RING_BYTES: u32 = 16 << 20;
+    pub const DEFAULT_RING_BYTES: u32 = 8 << 20;
 }
 
 /// Whether each hook is still in place.
@@ -79,6 +81,7 @@ pub struct Probe {
     edges: usize,
     // An array of programs forgets them when its last user-space handle is closed.
     _chains: Vec<aya::maps::ProgramArray<MapData>>,
+    tls: Result<tls::Tls, TlsError>,
     // Holds the programs and the remaining maps.
     object: aya::Ebpf,
 }
@@ -131,6 +134,9 @@ impl Probe {
     /// # Errors
     /// None at present; reserved for a ring that cannot be read.
     pub fn drain(&mut self, mut on_event: impl FnMut(ProbeEvent)) -> Result<(), ProbeError> {
+        if let Ok(tls) = &mut self.tls {
+            tls.follow(&mut self.object);
+        }
         while let Some(record) = self.ring.next() {
             match records::decode(&record) {
                 Some(event) => on_event(event),
@@ -144,6 +150,14 @@ impl Probe {
     #[must_use]
     pub fn attached(&self) -> Attached {
         self.hooks.state()
+    }
+
+    /// How many TLS libraries are probed, and how many the kernel refused.
+    ///
+    /// # Errors
+    /// Why no plaintext of TLS connections is read.
+    pub fn tls_libraries(&self) -> Result<(usize, u64), &TlsError> {
+        self.tls.as_ref().map(tls::Tls::libraries)
     }
 
     /// How long each of the programs ran so far, by name. The kernel measures it only while sysctl kernel.bpf_stats_enabled is 1.

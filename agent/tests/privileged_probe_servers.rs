@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use lab::run;
-use servers::{Server, alone, ask, assert_counts, attach, counts, free_port, mariadb, postgres};
+use servers::{Server, alone, ask, assert_counts, assert_exact, attach, counts, free_port, mariadb, postgres};
 use stormdrill::probe::Health;
 
 #[test]
@@ -33,7 +33,8 @@ fn redis_counts_the_same_commands() {
         let first = processed();
         let mut probe = attach(server.port);
         for stream in &mut before {
-            ask(stream, "*1\r\n$4\r\nPING\r\n", "+PONG\r\n");
+            // The first one of the second connection as text, which that one goes on with.
+            ask(stream, if stream.peer_addr().unwrap().is_ipv4() { "*1\r\n$4\r\nPING\r\n" } else { "PING\r\n" }, "+PONG\r\n");
             ask(
                 stream,
                 "*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n*1\r\n$4\r\nPING\r\n",
@@ -168,5 +169,44 @@ fn http2_streams_are_counted_as_nginx_and_h2load_count_them() {
         }
         let health = probe.snapshot().unwrap().health;
         assert_eq!(Health { events_lost: 0, ..health }, Health::default(), "{:?}", counts(&mut probe));
+    });
+}
+
+/// An nghttpx that speaks HTTP/2 and HTTP/1 on one port, and asks nginx, which writes a line for each request, with HTTP/1.
+#[test]
+fn an_upgrade_from_http1_goes_on_as_http2_and_its_request_is_answered_once() {
+    alone(|| {
+        let (dir, port, behind) = (tempfile::tempdir().unwrap(), free_port(), free_port());
+        let root = dir.path().display().to_string();
+        let config = format!(
+            "daemon off; master_process off; pid {root}/pid; error_log stderr crit; events {{ worker_connections 64; }}
+             http {{ access_log {root}/log; client_body_temp_path {root}; proxy_temp_path {root}; fastcgi_temp_path {root}; uwsgi_temp_path {root};
+               scgi_temp_path {root}; server {{ listen 127.0.0.1:{behind}; location / {{ return 200 \"hello\\n\"; }} }} }}"
+        );
+        std::fs::write(dir.path().join("nginx.conf"), config).unwrap();
+        let mut nginx = Command::new("nginx");
+        nginx.arg("-c").arg(dir.path().join("nginx.conf")).args(["-e", "stderr"]);
+        let nginx = Server::start(&mut nginx, dir, behind);
+        let mut proxy = Command::new("nghttpx");
+        proxy.args([&format!("--frontend=127.0.0.1,{port};no-tls"), &format!("--backend=127.0.0.1,{behind}"), "--conf=/dev/null"]);
+        let _proxy = Server::start(proxy.args(["--single-thread", "--workers=1"]), tempfile::tempdir().unwrap(), port);
+        let mut probe = attach(port);
+        let url = |path: &str| format!("http://127.0.0.1:{port}/{path}");
+        // One connection each, with an upgrade at its beginning, and up to five requests.
+        for count in 1..=5 {
+            let urls: Vec<String> = (0..count).map(|i| url(&i.to_string())).collect();
+            run("nghttp", &[&["-u", "-n", "--no-dep"], urls.iter().map(String::as_str).collect::<Vec<_>>().as_slice()].concat());
+        }
+        for _ in 0..5 {
+            run("curl", &["-s", "-S", "--http2", "-o", "/dev/null", "-o", "/dev/null", &url("a"), &url("b")]);
+        }
+        // Granted nothing, and without asking.
+        run("curl", &["-s", "-S", "--http1.1", "-o", "/dev/null", &url("plain")]);
+        run("curl", &["-s", "-S", "--http2-prior-knowledge", "-o", "/dev/null", &url("known")]);
+        let made = u64::try_from(std::fs::read_to_string(nginx.dir.path().join("log")).unwrap().lines().count()).unwrap();
+        assert_eq!(made, 15 + 10 + 2, "nginx's own count");
+        assert_exact(&mut probe, made);
+        let upgraded = counts(&mut probe)[0];
+        assert_eq!(upgraded.connections_opened, 5 + 5 + 2);
     });
 }

@@ -11,7 +11,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
-use lab::{in_namespace, run, wait_until};
+use lab::{Peer, in_namespace, run, wait_until};
 use rig::agent::Agent;
 use rig::json::{count, phase};
 use serde_json::{Value, json};
@@ -107,6 +107,36 @@ fn redis_errors_are_named_and_what_failed_is_retried() {
             assert_eq!((count(connection, "/requests"), count(connection, "/retries")), (8, 1), "{connection:#}");
             assert_eq!((&connection["open"], &connection["protocol"]), (&json!(true), &json!("redis")));
             assert!(connection["rtt_ms"].is_number() && connection["tcp_retransmits"].is_number(), "{connection:#}");
+        }
+    });
+}
+
+#[test]
+fn connections_of_another_network_namespace_are_listed_with_what_its_kernel_knows() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let (dir, port) = (tempfile::tempdir().unwrap(), 6390);
+        let server = peer.run(move || {
+            let mut command = Command::new("redis-server");
+            command
+                .args(["--port", &port.to_string(), "--bind", "10.9.0.2", "--protected-mode", "no", "--save", "", "--dir"])
+                .arg(dir.path());
+            Server::start(&mut command, dir, port, || TcpStream::connect(("10.9.0.2", port)).is_ok())
+        });
+        let agent = Agent::new();
+        let (served, asked) = (format!("served=:{port}"), format!("asked=10.9.0.2:{port}"));
+        let observation = agent.observe_with(&[served], &[asked], &["--connections"]);
+        let mut stream = TcpStream::connect(("10.9.0.2", server.port)).unwrap();
+        stream.write_all(b"PING\r\n").unwrap();
+        let mut answer = [0; 7];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"+PONG\r\n");
+        let result = observation.end();
+        let connections = result["connections"].as_array().unwrap();
+        assert_eq!(connections.len(), 2, "{connections:#?}");
+        for connection in connections {
+            assert_eq!((&connection["open"], count(connection, "/requests")), (&json!(true), 1), "{connection:#}");
+            assert!(connection["rtt_ms"].as_f64().unwrap() > 0.0 && connection["tcp_retransmits"].is_number(), "{connection:#}");
         }
     });
 }

@@ -50,6 +50,11 @@ pub enum ProbeEventKind {
         /// Why.
         reason: ConnectFailure,
     },
+    /// The server answered the login with an error, or gave one in place of its greeting: bytes of it.
+    TurnedAway {
+        /// The bytes.
+        piece: HeadPiece,
+    },
     /// A request's head, or the next piece of one that spans segments.
     RequestHead {
         /// How many requests were on this connection and direction before it.
@@ -71,6 +76,11 @@ pub enum ProbeEventKind {
     Closed {
         /// How.
         how: Close,
+    },
+    /// An HTTP/1 connection goes on as HTTP/2: a request is stream 1 from here on, and answered there.
+    Upgraded {
+        /// How many requests were on this connection before it.
+        index: u32,
     },
     /// Something on a stream of an HTTP/2 connection.
     Stream(StreamEvent),
@@ -135,17 +145,23 @@ pub enum ConnectFailure {
     Refused,
     /// No answer.
     TimedOut,
+    /// The connection was made, and the server did not let the client in: it answered the login with an error.
+    TurnedAway,
     /// Anything else (interrupted, unreachable, closed by the caller).
     Other,
 }
 
 impl ConnectFailure {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Refused, Self::TimedOut, Self::TurnedAway, Self::Other];
+
     /// The word used in JSON and labels.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Refused => "refused",
             Self::TimedOut => "timed_out",
+            Self::TurnedAway => "turned_away",
             Self::Other => "other",
         }
     }

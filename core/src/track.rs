@@ -135,6 +135,8 @@ impl Default for TrackConfig {
 pub struct Tracker {
     config: TrackConfig,
     order: Order,
+    /// Room for events that are let through; empty between calls.
+    ripe: Vec<ProbeEvent>,
     connections: Connections,
     books: Books,
     /// Windows that became final while events were dealt with.
@@ -150,6 +152,7 @@ impl Tracker {
     pub fn new(edges: &[EdgeSpec], config: TrackConfig) -> Self {
         Self {
             order: Order::new(config.hold_ns, config.max_held),
+            ripe: Vec::new(),
             connections: Connections::new(config.max_connections, config.max_attempts, config.marker.clone()),
             books: Books::new(edges, &config),
             finalised: Vec::new(),
@@ -271,9 +274,12 @@ impl Tracker {
     }
 
     fn catch_up(&mut self) {
-        for event in self.order.ripe() {
+        let mut ripe = std::mem::take(&mut self.ripe);
+        self.order.ripe(&mut ripe);
+        for event in ripe.drain(..) {
             self.apply(event);
         }
+        self.ripe = ripe;
     }
 
     fn apply(&mut self, event: ProbeEvent) {
@@ -290,6 +296,8 @@ impl Tracker {
             ProbeEventKind::ConnectFailed { reason, .. } => {
                 books.cohorts.connect_failed(event.epoch, event.edge, reason);
             }
+            ProbeEventKind::Upgraded { index } => self.connections.upgraded(place, index, books),
+            ProbeEventKind::TurnedAway { piece } => self.connections.turned_away(place, &piece, books),
             ProbeEventKind::RequestHead { index, piece } => self.connections.request(place, index, &piece, books),
             ProbeEventKind::ResponseHead { index, status, piece } => {
                 self.connections.response(place, index, status, &piece, books);

@@ -61,7 +61,7 @@ pub struct EdgeCounts {
     pub connections_closed: u64,
     /// Segments that TCP sent again.
     pub tcp_retransmits: u64,
-    /// `connect()` calls that came to nothing.
+    /// `connect()` calls that came to nothing, and logins that were answered with an error.
     pub connect_failures: u64,
     /// Payload bytes in the request direction.
     pub request_bytes: u64,
@@ -254,10 +254,12 @@ pub struct EdgeWindow {
     pub burst: Burst,
     /// Attempts by protocol.
     pub protocols: BTreeMap<Protocol, u64>,
-    /// Answers to this window's attempts, by status text (`200`, `grpc:UNAVAILABLE`, `ok`, `err:1040`).
+    /// Answers to this window's attempts, by status text (`200`, `grpc:UNAVAILABLE`, `ok`, `err:1040`), and `turned_away`.
     pub status: BTreeMap<String, u64>,
     /// The part of `status` that the kernel does not count by code: HTTP/2's, gRPC's, errors by name.
     pub told_status: BTreeMap<String, u64>,
+    /// Errors with which logins were answered in this window, by status text; no attempts, and no responses.
+    pub turned_away: BTreeMap<String, u64>,
     /// The kernel's count of the answers that *came* in this window, by HTTP/1's code. Exact; `status` goes by the attempts'
     /// start and by events.
     pub kernel_status: BTreeMap<u16, u64>,

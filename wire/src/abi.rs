@@ -104,6 +104,8 @@ impl Settings {
     pub const EVENTS: u32 = 1;
     /// Connections that were open before the start have been listed: one that is not in the list stays unknown.
     pub const LISTED: u32 = 2;
+    /// Plaintext of TLS connections is read: one is counted as TLS only when it has turned out that its own is not.
+    pub const READS_TLS: u32 = 4;
 }
 
 /// The rules map has one element, so that matching costs one look-up.
@@ -128,7 +130,7 @@ pub struct EdgeCounters {
     pub connections_closed: u64,
     /// Segments sent again.
     pub retransmits: u64,
-    /// Connection attempts that failed.
+    /// Connection attempts that failed, and logins that were answered with an error.
     pub connect_failures: u64,
     /// Payload bytes, request direction, each byte once.
     pub request_bytes: u64,
@@ -201,6 +203,10 @@ pub mod kind {
     pub const SETTINGS: u8 = 11;
     /// HTTP/2: bytes of this direction were not read, so that header blocks may have been missed.
     pub const STREAMS_MISSED: u8 = 12;
+    /// Bytes of the error with which a server does not let a client in: in place of its greeting, or before a login is complete.
+    pub const TURNED_AWAY: u8 = 13;
+    /// The connection goes on as HTTP/2 (`Upgrade: h2c`): request `index` is stream 1, and answered there.
+    pub const UPGRADED: u8 = 14;
 }
 
 /// Values of [`EventHeader::status`] in a `CONNECT_FAILED` record.

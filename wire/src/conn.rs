@@ -60,7 +60,7 @@ pub struct Book {
     pub protocol: u8,
     /// 1 once the protocol was counted.
     pub counted: u8,
-    /// Segments that were looked at in vain, of a connection that was joined late.
+    /// Segments that were looked at in vain, of a connection that was joined late; or how it was recognised, see [`crate::detect::BY_TEXT`].
     pub looked: u8,
 }
 

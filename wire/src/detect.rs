@@ -6,13 +6,17 @@
 
 use crate::abi::protocol;
 use crate::conn::side;
-use crate::http1::words::{ONES, big_endian, bytes_equal, first_marked, letters};
+use crate::http1::words::{ONES, TOPS, big_endian, bytes_equal, first_marked, letters};
 use crate::read::{CHUNK, Payload};
 
 /// More bytes are needed; the ones that are there must be kept.
 pub const MORE: u8 = 0xff;
 /// Nothing can be said; the bytes can be passed over. Only where the connection was joined late.
 pub const PASS: u8 = 0xfe;
+/// Redis by a command in plain text, which others have too: what answers it decides.
+pub const INLINE: u8 = 0xfd;
+/// In [`Book::looked`](crate::conn::Book::looked): the connection was taken for Redis by such a command.
+pub const BY_TEXT: u8 = 0xff;
 /// Segments of a late connection that are looked at in vain, at most.
 pub const LOOKS: u8 = 32;
 
@@ -58,10 +62,22 @@ fn requests(payload: &mut impl Payload, opening: &Opening, have: u32) -> u8 {
     if first == 0 && !opening.late {
         return postgres(word, have);
     }
-    if first == b'\r' || first == b'\n' {
+    if (first == b'\r' || first == b'\n') && !opening.late {
         return if have < 3 { MORE } else { protocol::HTTP1 };
     }
-    if (first | 0x20).wrapping_sub(b'a') < 26 { text(payload, have) } else { protocol::UNKNOWN }
+    let found = if (first | 0x20).wrapping_sub(b'a') < 26 { text(payload, have) } else { protocol::UNKNOWN };
+    // A line in the middle of something else may begin like a command: whole lines must fill the segment.
+    let is_whole = opening.total == have && payload.byte(have - 1) == b'\n';
+    if found == INLINE && opening.late && !is_whole { protocol::UNKNOWN } else { found }
+}
+
+/// Marks with 0x80 the bytes that are neither printable nor CR. Without a branch, each of which the kernel's verifier follows.
+#[inline(always)]
+const fn unprintable(word: u64) -> u64 {
+    let below = !(word | TOPS).wrapping_sub(ONES * 0x20);
+    let cr = word ^ (ONES * b'\r' as u64);
+    let is_other = (cr & !TOPS).wrapping_add(ONES * 0x7f) | cr;
+    (below & is_other | word) & TOPS
 }
 
 /// `*N` CR LF `$`.
@@ -117,9 +133,13 @@ fn postgres(word: u64, have: u32) -> u8 {
 #[inline(always)]
 fn text(payload: &impl Payload, have: u32) -> u8 {
     let mut line = have;
+    let mut odd = 0;
     let mut at = 0;
     while at < CHUNK as u32 {
-        let ends = bytes_equal(payload.word(at), b'\n');
+        let word = payload.word(at);
+        let ends = bytes_equal(word, b'\n');
+        // Those before the line's end.
+        odd |= unprintable(word) & (ends & ends.wrapping_neg()).wrapping_sub(1);
         if ends != 0 {
             let end = at + first_marked(ends);
             if end < line {
@@ -164,7 +184,11 @@ fn text(payload: &impl Payload, have: u32) -> u8 {
         }
     }
     // A path is what a request of HTTP/0.9 would have here.
-    if payload.byte(method + 1) == b'/' { protocol::UNKNOWN } else { inline_command(word, if method < end { method } else { end }) }
+    if payload.byte(method + 1) == b'/' || odd != 0 {
+        protocol::UNKNOWN
+    } else {
+        inline_command(word, if method < end { method } else { end })
+    }
 }
 
 /// Words that a person, or a health check, sends to Redis in plain text.
@@ -173,22 +197,23 @@ fn inline_command(word: u64, len: u32) -> u8 {
     if len == 0 || len > 8 {
         return protocol::UNKNOWN;
     }
-    let name = (word & !(ONES * 0x20)).swap_bytes() >> ((64 - 8 * len) & 63);
-    let known = name == big_endian(b"PING")
-        || name == big_endian(b"GET")
-        || name == big_endian(b"SET")
+    let written = word.swap_bytes() >> ((64 - 8 * len) & 63);
+    let name = written & !(ONES * 0x20);
+    // In small letters these are memcached's, too.
+    let in_capitals = written == big_endian(b"GET") || written == big_endian(b"SET") || written == big_endian(b"INCR");
+    let known = in_capitals
+        || name == big_endian(b"PING")
         || name == big_endian(b"INFO")
         || name == big_endian(b"AUTH")
         || name == big_endian(b"ECHO")
         || name == big_endian(b"SELECT")
-        || name == big_endian(b"INCR")
         || name == big_endian(b"DBSIZE")
         || name == big_endian(b"COMMAND")
         || name == big_endian(b"CONFIG")
         || name == big_endian(b"CLIENT")
         || name == big_endian(b"MULTI")
         || name == big_endian(b"DEL");
-    if known { protocol::REDIS } else { protocol::UNKNOWN }
+    if known { INLINE } else { protocol::UNKNOWN }
 }
 
 /// What a server begins with, before or without a client's word.
@@ -203,6 +228,10 @@ fn responses(payload: &impl Payload, opening: &Opening, have: u32) -> u8 {
     }
     if have < 9 {
         return if opening.total < 9 { MORE } else { protocol::UNKNOWN };
+    }
+    // What Redis says to a client that it does not let in, before it has asked for anything.
+    if word == u64::from_le_bytes(*b"-ERR max") || word == u64::from_le_bytes(*b"-DENIED ") {
+        return protocol::REDIS;
     }
     let [a, b, c, sequence, version, digit, ..] = word.to_le_bytes();
     let length = a as u32 | (b as u32) << 8 | (c as u32) << 16;

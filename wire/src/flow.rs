@@ -102,8 +102,10 @@ impl Flow {
     #[inline(always)]
     pub fn adopt<M: Recogniser>(&mut self, book: &mut Book, side: usize) {
         if self.protocol != M::PROTOCOL {
+            // What goes on with another protocol begins that one under our eyes.
+            let is_late = self.flags & Self::LATE != 0 && self.protocol == 0;
             self.protocol = M::PROTOCOL;
-            self.state = if self.flags & Self::LATE != 0 { M::late(side).keep() } else { M::fresh(side).keep() };
+            self.state = if is_late { M::late(side).keep() } else { M::fresh(side).keep() };
         }
         if self.flags & Self::LOST != 0 {
             self.flags &= !Self::LOST;

@@ -18,6 +18,7 @@ mod stride;
 pub(crate) mod words;
 
 pub use crate::recogniser::{Step, Window};
+pub use machine::is_read;
 
 /// What the machine is in the middle of. Ordered: everything from `Body` on passes bytes without looking at them.
 pub mod phase {
@@ -45,28 +46,30 @@ pub mod phase {
     pub const LENGTH: u8 = 10;
     /// In the value of `transfer-encoding`.
     pub const ENCODING: u8 = 11;
+    /// In the lines of a 101, which say to what the connection is switched.
+    pub const SWITCH: u8 = 12;
     /// In a chunk's size.
-    pub const CHUNK_SIZE: u8 = 12;
+    pub const CHUNK_SIZE: u8 = 13;
     /// In a chunk's extension.
-    pub const CHUNK_EXTENSION: u8 = 13;
+    pub const CHUNK_EXTENSION: u8 = 14;
     /// In the line end after a chunk's data.
-    pub const CHUNK_END: u8 = 14;
+    pub const CHUNK_END: u8 = 15;
     /// At the first byte of a trailer line.
-    pub const TRAILER_START: u8 = 15;
+    pub const TRAILER_START: u8 = 16;
     /// In a trailer line.
-    pub const TRAILER: u8 = 16;
+    pub const TRAILER: u8 = 17;
     /// In a body of known length; [`Machine::pass`](super::Machine::pass) says how much is left.
-    pub const BODY: u8 = 17;
+    pub const BODY: u8 = 18;
     /// In a chunk's data.
-    pub const CHUNK: u8 = 18;
+    pub const CHUNK: u8 = 19;
     /// In a body that ends with the connection.
-    pub const UNTIL_CLOSE: u8 = 19;
+    pub const UNTIL_CLOSE: u8 = 20;
     /// After an upgrade or CONNECT: no longer HTTP.
-    pub const OPAQUE: u8 = 20;
+    pub const OPAQUE: u8 = 21;
     /// Lost; waits for a segment that starts like a message.
-    pub const LOST: u8 = 21;
+    pub const LOST: u8 = 22;
     /// The stream never was HTTP/1.x.
-    pub const FOREIGN: u8 = 22;
+    pub const FOREIGN: u8 = 23;
 }
 
 /// What follows a head.
@@ -103,6 +106,8 @@ const HAS_LENGTH: u8 = 2;
 const CHUNKED: u8 = 4;
 const HEAD: u8 = 8;
 const CONNECT: u8 = 16;
+/// Of responses: the connection goes on as HTTP/2.
+const H2C: u8 = HEAD;
 /// A whole head was seen in this direction, or the stream was joined late: failing means lost, not foreign.
 const KNOWN: u8 = 32;
 /// The last byte was a CR.
@@ -155,7 +160,7 @@ impl Machine {
     #[must_use]
     pub fn status_known(&self) -> bool {
         let phase = self.phase();
-        self.flags & RESPONSE != 0 && (phase::LINE..=phase::ENCODING).contains(&phase)
+        self.flags & RESPONSE != 0 && (phase::LINE..=phase::SWITCH).contains(&phase)
     }
 
     /// Bytes of the current head so far; of the last one after [`Step::Complete`].
@@ -172,6 +177,13 @@ impl Machine {
         self.flags & HEAD != 0
     }
 
+    /// The response, a 101, switches to HTTP/2.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_to_h2c(&self) -> bool {
+        self.flags & (RESPONSE | H2C) == RESPONSE | H2C && self.status == 101
+    }
+
     /// The request's method is CONNECT.
     #[inline(always)]
     #[must_use]
@@ -184,7 +196,7 @@ impl Machine {
     #[must_use]
     pub fn is_in_head(&self) -> bool {
         let phase = self.phase();
-        (phase::METHOD..=phase::ENCODING).contains(&phase)
+        (phase::METHOD..=phase::SWITCH).contains(&phase)
     }
 
     /// Bytes pass unread until the connection ends, or until a segment that starts like a message.
@@ -317,7 +329,7 @@ impl Machine {
     #[inline(always)]
     pub fn take(&mut self, window: &impl Window, at: u32, left: u32) -> (u32, Step) {
         let phase = self.phase();
-        if phase <= phase::LINE_START {
+        if phase <= phase::LINE_START || phase == phase::LENGTH {
             let (taken, step) = self.stride(phase, window, at, left);
             if taken > 0 {
                 return (taken, step);
@@ -336,7 +348,7 @@ impl Machine {
     #[inline(always)]
     fn byte(&mut self, b: u8) -> Step {
         let phase = self.phase();
-        if phase <= phase::ENCODING { self.head_byte(phase, b) } else { self.body_byte(phase, b) }
+        if phase <= phase::SWITCH { self.head_byte(phase, b) } else { self.body_byte(phase, b) }
     }
 }
 

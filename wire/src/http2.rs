@@ -360,7 +360,7 @@ unsafe impl Recogniser for Http2 {
     #[inline(always)]
     fn complete(&mut self, book: &mut Book, side: usize) -> Note {
         let mut base = self.base();
-        if self.flags & MISSED != 0 || book.life & Book::FOUND_OPEN != 0 {
+        if self.flags & MISSED != 0 {
             base.flags |= EventHeader::JOINED_LATE;
         }
         self.flags |= KNOWN;

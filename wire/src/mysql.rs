@@ -28,7 +28,7 @@ mod phase {
 
 const RESPONSE: u8 = 1;
 const KNOWN: u8 = 2;
-/// No command has come yet.
+/// No command has come yet; of responses: the login is not accepted yet.
 const LOGIN: u8 = 4;
 /// The packet goes on in the next one.
 const CONTINUED: u8 = 8;
@@ -110,7 +110,13 @@ impl Mysql {
             if !expected && self.flags & TENTATIVE != 0 {
                 return Step::Fail;
             }
-            if expected && self.flags & AWAITS != 0 && !(goes_on && self.flags & PIPELINED != 0) {
+            if self.flags & LOGIN != 0 {
+                if b == 0xff && self.left > 1 {
+                    self.flags |= COUNTS;
+                } else if b == 0 {
+                    self.flags &= !LOGIN;
+                }
+            } else if expected && self.flags & AWAITS != 0 && !(goes_on && self.flags & PIPELINED != 0) {
                 if b != 0xff || self.left == 0 {
                     return Step::Complete;
                 }
@@ -195,7 +201,8 @@ unsafe impl Recogniser for Mysql {
         }
         // An answer begins a segment: the server says nothing while no command waits.
         if self.phase == phase::LOST && (side == side::REQUEST || self.flags & AWAITS != 0) {
-            self.flags = self.flags & !CONTINUED | TENTATIVE;
+            let login = if side == side::RESPONSE { LOGIN } else { 0 };
+            self.flags = self.flags & !(CONTINUED | login) | TENTATIVE;
             self.left = 0;
             self.at = 0;
             self.phase = phase::HEADER;
@@ -250,6 +257,10 @@ unsafe impl Recogniser for Mysql {
             return Note::request(index);
         }
         self.flags &= !(COUNTS | AWAITS | PIPELINED);
+        if self.flags & LOGIN != 0 {
+            self.flags &= !LOGIN;
+            return Note::turned_away();
+        }
         let index = book.response_count;
         book.response_count = index.wrapping_add(1);
         if book.awaits() {
@@ -297,6 +308,7 @@ unsafe impl Recogniser for Mysql {
     fn lose(&mut self, book: &mut Book, side: usize) {
         if side == side::RESPONSE {
             book.forget_answers();
+            self.flags &= !LOGIN;
         }
         self.phase = phase::LOST;
     }
@@ -311,11 +323,12 @@ unsafe impl Recogniser for Mysql {
 
     #[inline(always)]
     fn in_head(&self) -> bool {
-        if self.flags & RESPONSE != 0 || self.phase > phase::FIRST {
+        let is_response = self.flags & RESPONSE != 0;
+        if self.phase > phase::FIRST || (is_response && self.flags & LOGIN == 0) {
             return self.flags & COUNTS != 0 && self.phase < phase::DONE;
         }
-        // What may become a command.
-        if self.phase == phase::FIRST { self.sequence == 0 } else { self.at > 0 && self.flags & CONTINUED == 0 }
+        // What may become a command, or an error of the login.
+        if self.phase == phase::FIRST { is_response || self.sequence == 0 } else { self.at > 0 && self.flags & CONTINUED == 0 }
     }
 
     #[inline(always)]
@@ -325,6 +338,9 @@ unsafe impl Recogniser for Mysql {
 
     #[inline(always)]
     fn part(&self, book: &Book, side: usize) -> Note {
+        if side == side::RESPONSE && self.flags & LOGIN != 0 {
+            return Note::part_of_turning_away();
+        }
         let note = part_of(book, side);
         if note.kind == kind::RESPONSE { Note { status: crate::abi::outcome::ERROR, ..note } } else { note }
     }

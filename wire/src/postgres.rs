@@ -5,7 +5,7 @@
 //! Sync. The request side notes where each group ends; so the response side knows that a Query is answered once for all its
 //! statements, and that after an error the Executes up to Sync will never be answered.
 
-use crate::abi::{kind, protocol};
+use crate::abi::protocol;
 use crate::conn::{Book, side};
 use crate::recogniser::{Note, Recogniser, Step, Window, part_of};
 
@@ -38,6 +38,8 @@ const COUNTS: u8 = 8;
 const IN_ERROR: u8 = 16;
 /// Of responses: the Query's first result has come.
 const SEEN: u8 = 32;
+/// Of responses: no ReadyForQuery has come yet.
+const LOGIN: u8 = 64;
 /// The next message decides whether the place was found again.
 const TENTATIVE: u8 = 128;
 
@@ -199,6 +201,13 @@ impl Postgres {
 
     #[inline(always)]
     fn responded(&mut self, book: &mut Book) -> Note {
+        if self.flags & LOGIN != 0 && is_in(self.tag, set(b"EZ")) {
+            self.flags &= !LOGIN;
+            if self.tag == b'E' {
+                self.phase = phase::TYPE;
+                return Note::turned_away();
+            }
+        }
         let requests = book.of_requests;
         if requests & OVERFLOW != 0 {
             return self.responded_to_one_each(book);
@@ -274,7 +283,7 @@ unsafe impl Recogniser for Postgres {
 
     #[inline(always)]
     fn fresh(side: usize) -> Self {
-        let (phase, flags) = if side == side::REQUEST { (phase::LENGTH, STARTUP) } else { (phase::TYPE, RESPONSE) };
+        let (phase, flags) = if side == side::REQUEST { (phase::LENGTH, STARTUP) } else { (phase::TYPE, RESPONSE | LOGIN) };
         Self { left: 0, head: 0, word: 0, phase, flags, at: 0, tag: 0 }
     }
 
@@ -286,7 +295,7 @@ unsafe impl Recogniser for Postgres {
     #[inline(always)]
     fn begin(&mut self, book: &Book, side: usize) {
         if self.phase == phase::LOST {
-            self.flags = self.flags & !(COUNTS | STARTUP) | TENTATIVE;
+            self.flags = self.flags & !(COUNTS | STARTUP | LOGIN) | TENTATIVE;
             self.at = 0;
             self.phase = phase::TYPE;
         }
@@ -399,7 +408,7 @@ unsafe impl Recogniser for Postgres {
             if groups != book.of_responses & COUNT {
                 book.of_responses = groups.wrapping_sub(1) & COUNT;
             }
-            self.flags &= !(IN_ERROR | SEEN);
+            self.flags &= !(IN_ERROR | SEEN | LOGIN);
         }
         self.phase = phase::LOST;
     }
@@ -414,7 +423,10 @@ unsafe impl Recogniser for Postgres {
 
     #[inline(always)]
     fn in_head(&self) -> bool {
-        self.flags & (RESPONSE | STARTUP) == 0 && (self.phase == phase::LENGTH || (self.flags & COUNTS != 0 && self.phase < phase::DONE))
+        if self.flags & RESPONSE != 0 {
+            return self.flags & LOGIN != 0 && self.tag == b'E' && (self.phase == phase::LENGTH || self.phase == phase::BODY);
+        }
+        self.flags & STARTUP == 0 && (self.phase == phase::LENGTH || (self.flags & COUNTS != 0 && self.phase < phase::DONE))
     }
 
     #[inline(always)]
@@ -429,7 +441,6 @@ unsafe impl Recogniser for Postgres {
 
     #[inline(always)]
     fn part(&self, book: &Book, side: usize) -> Note {
-        let note = part_of(book, side);
-        if note.kind == kind::REQUEST { note } else { Note::NONE }
+        if side == side::REQUEST { part_of(book, side) } else { Note::part_of_turning_away() }
     }
 }

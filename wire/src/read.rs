@@ -83,14 +83,20 @@ impl<'a, M: Recogniser> Run<'a, M> {
     /// Reads on by one step. False when there is nothing left to read.
     #[inline(always)]
     pub fn step(&mut self, payload: &mut impl Payload, sink: &mut impl Sink) -> bool {
-        let loaded = get(&self.stretch.loaded) as u32;
-        if loaded == 0 {
+        if get(&self.stretch.loaded) == 0 {
             if self.machine.is_due() {
                 return self.complete(sink);
             }
             *self.saved = self.machine.keep();
-            return self.next_chunk(payload);
+            if !self.next_chunk(payload) {
+                return false;
+            }
+            if get(&self.stretch.loaded) == 0 {
+                // Passed over.
+                return true;
+            }
         }
+        let loaded = get(&self.stretch.loaded) as u32;
         let cursor = get(&self.stretch.cursor) as u32;
         if cursor >= loaded {
             // Cannot be: every chunk that is used up is committed below.

@@ -43,6 +43,8 @@ pub mod tally {
     pub const OUTCOME: u8 = 3;
     /// A response whose status is not known here.
     pub const RESPONSE: u8 = 4;
+    /// A login that the server has answered with an error: an error of the connection, and no response.
+    pub const TURNED_AWAY: u8 = 5;
 }
 
 /// What is told of something that is complete.
@@ -54,6 +56,8 @@ pub struct Note {
     pub tally: u8,
     /// Flags of the record.
     pub flags: u8,
+    /// Nobody asks for the message's bytes: the record goes without.
+    pub bare: bool,
     /// The protocol that the connection goes on with; 0 if it stays.
     pub turn: u8,
     /// Status or outcome.
@@ -68,13 +72,33 @@ pub struct Note {
 
 impl Note {
     /// Nothing to tell.
-    pub const NONE: Self = Self { kind: 0, tally: tally::NONE, flags: 0, turn: 0, status: 0, times: 1, index: 0, body: 0 };
+    pub const NONE: Self = Self { kind: 0, tally: tally::NONE, flags: 0, bare: false, turn: 0, status: 0, times: 1, index: 0, body: 0 };
 
     /// A complete request.
     #[inline(always)]
     #[must_use]
     pub const fn request(index: u32) -> Self {
         Self { kind: kind::REQUEST, tally: tally::REQUEST, flags: crate::abi::EventHeader::COMPLETE, index, ..Self::NONE }
+    }
+
+    /// The server does not let the client in.
+    #[inline(always)]
+    #[must_use]
+    pub const fn turned_away() -> Self {
+        Self {
+            kind: kind::TURNED_AWAY,
+            tally: tally::TURNED_AWAY,
+            flags: crate::abi::EventHeader::COMPLETE,
+            status: outcome::ERROR,
+            ..Self::NONE
+        }
+    }
+
+    /// A part of the error that says so.
+    #[inline(always)]
+    #[must_use]
+    pub const fn part_of_turning_away() -> Self {
+        Self { kind: kind::TURNED_AWAY, status: outcome::ERROR, ..Self::NONE }
     }
 
     /// A response with an outcome.

@@ -7,6 +7,7 @@
 
 use crate::abi::protocol;
 use crate::conn::{Book, side};
+use crate::detect::BY_TEXT;
 use crate::http1::words::{ONES, TOPS, bytes_equal, first_marked};
 use crate::recogniser::{Note, Recogniser, Step, Window, part_of};
 
@@ -38,6 +39,11 @@ const CR: u8 = 8;
 const TOP: u8 = 16;
 /// The next message decides whether the place was found again.
 const TENTATIVE: u8 = 32;
+/// Of responses: nothing but a command in plain text says that this is Redis, so the first answer decides.
+const DOUBTED: u8 = 64;
+
+/// In `at`: the stream was joined in its middle, and not read yet.
+const JOINED: u8 = 0xff;
 
 /// Longest value, as the server's own limit.
 const MOST_BYTES: u32 = 512 << 20;
@@ -83,7 +89,12 @@ impl Redis {
             }
             self.head = 0;
             self.pending = 1;
+            let doubted = self.flags & DOUBTED != 0;
             self.flags = self.flags & (RESPONSE | KNOWN | TENTATIVE) | TOP;
+            if doubted && !begins_a_reply(b, window.byte(at + 1), left) {
+                self.phase = phase::DONE;
+                return (0, Step::Complete);
+            }
         }
         let top = self.flags & TOP != 0;
         self.kind = b;
@@ -225,6 +236,13 @@ impl Redis {
     }
 }
 
+/// Whether something begins like a reply to a simple command: IRC's messages begin with a colon, too.
+#[inline(always)]
+fn begins_a_reply(b: u8, next: u8, left: u32) -> bool {
+    let number = next.wrapping_sub(b'0') <= 9 || next == b'-' || left < 2;
+    b == b'+' || b == b'-' || (is_one_of(b, *b"$*:_%>|~") && (number || b == b'_'))
+}
+
 #[inline(always)]
 fn is_one_of(b: u8, all: [u8; 8]) -> bool {
     bytes_equal(u64::from_le_bytes(all), b) != 0
@@ -258,13 +276,22 @@ unsafe impl Recogniser for Redis {
 
     #[inline(always)]
     fn late(side: usize) -> Self {
-        Self { phase: phase::LOST, flags: side as u8 & RESPONSE | KNOWN, ..Self::fresh(side) }
+        Self { phase: phase::LOST, flags: side as u8 & RESPONSE | KNOWN, at: JOINED, ..Self::fresh(side) }
     }
 
     #[inline(always)]
-    fn begin(&mut self, _book: &Book, _side: usize) {
+    fn begin(&mut self, book: &Book, side: usize) {
+        let by_text = book.looked == BY_TEXT;
+        let is_new = self.flags & KNOWN == 0 || self.at == JOINED;
+        if by_text && is_new && side == side::RESPONSE {
+            self.flags |= DOUBTED;
+        }
         if self.phase == phase::LOST {
-            self.flags |= TENTATIVE;
+            // The segment that the protocol was recognised by was looked at whole.
+            if !(by_text && is_new && side == side::REQUEST) {
+                self.flags |= TENTATIVE;
+            }
+            self.at = 0;
             self.phase = phase::START;
         }
     }
@@ -292,6 +319,7 @@ unsafe impl Recogniser for Redis {
 
     #[inline(always)]
     fn complete(&mut self, book: &mut Book, side: usize) -> Note {
+        let is_first = self.flags & KNOWN == 0;
         self.flags = self.flags & !TENTATIVE | KNOWN;
         if side == side::REQUEST {
             self.phase = phase::START;
@@ -299,12 +327,16 @@ unsafe impl Recogniser for Redis {
             book.request_count = index.wrapping_add(1);
             return Note::request(index);
         }
+        if self.phase == phase::DONE {
+            return Note { turn: protocol::UNKNOWN, ..Note::NONE };
+        }
         if !book.awaits() {
-            return Note::NONE;
+            return if is_first && self.kind == b'-' { Note::turned_away() } else { Note::NONE };
         }
         let index = book.response_count;
         book.response_count = index.wrapping_add(1);
-        Note { body: self.left, ..Note::outcome(index, self.kind == b'-' || self.kind == b'!') }
+        let error = self.kind == b'-' || self.kind == b'!';
+        Note { body: self.left, bare: !error, ..Note::outcome(index, error) }
     }
 
     #[inline(always)]
@@ -371,6 +403,12 @@ unsafe impl Recogniser for Redis {
 
     #[inline(always)]
     fn part(&self, book: &Book, side: usize) -> Note {
-        if side == side::RESPONSE { Note::NONE } else { part_of(book, side) }
+        if side == side::REQUEST {
+            part_of(book, side)
+        } else if self.flags & KNOWN == 0 && self.kind == b'-' && !book.awaits() {
+            Note::part_of_turning_away()
+        } else {
+            Note::NONE
+        }
     }
 }

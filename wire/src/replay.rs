@@ -6,7 +6,7 @@
 
 use crate::abi::{outcome, protocol, role};
 use crate::conn::{Book, Conn};
-use crate::detect::{self, LOOKS, MORE, Opening, PASS};
+use crate::detect::{self, BY_TEXT, INLINE, LOOKS, MORE, Opening, PASS};
 use crate::flow::{Flow, Place, Stretch};
 use crate::http1::Machine;
 use crate::http2::Http2;
@@ -41,6 +41,8 @@ pub struct Replay {
     pub ok: u64,
     /// Responses that are errors, where the protocol has no status codes.
     pub errors: u64,
+    /// Logins that were answered with an error.
+    pub turned_away: u64,
     /// Directions that are not what they were taken for.
     pub foreign: u64,
     /// Gaps that could not be waited for.
@@ -64,7 +66,7 @@ impl Replay {
 
     const fn of(conn: Conn) -> Self {
         let ring = Ring { ranges: Ranges { all: [(0, 0); 8] }, cursor: 0, data: [0; RING + 2 * BLOCK] };
-        Self { conn, rings: [ring; 2], requests: 0, responses: 0, ok: 0, errors: 0, foreign: 0, gaps: 0, bytes: [0; 2] }
+        Self { conn, rings: [ring; 2], requests: 0, responses: 0, ok: 0, errors: 0, turned_away: 0, foreign: 0, gaps: 0, bytes: [0; 2] }
     }
 
     /// A connection whose protocol is decided beforehand; see [`protocol`].
@@ -196,7 +198,11 @@ impl Replay {
                 }
                 true
             }
-            protocol => {
+            found => {
+                let protocol = if found == INLINE { protocol::REDIS } else { found };
+                if found == INLINE {
+                    self.conn.book.looked = BY_TEXT;
+                }
                 self.conn.book.protocol = protocol;
                 self.foreign += u64::from(protocol >= protocol::TLS);
                 false
@@ -209,7 +215,7 @@ impl Replay {
         let flow = &mut flows[side & 1];
         let ring = &self.rings[side & 1];
         let mut payload = Slice { bytes, seq, ring, chunk: [b'\n'; CHUNK + 16] };
-        let mut watch = Watch { side, observer, requests: 0, responses: [0; 3], foreign: 0 };
+        let mut watch = Watch { side, observer, requests: 0, responses: [0; 3], turned_away: 0, foreign: 0 };
         read::begin::<M>(flow, book, side);
         while Run::<M>::new(flow, book, side).step(&mut payload, &mut watch) {}
         Run::<M>::new(flow, book, side).end(&mut payload, &mut watch);
@@ -217,6 +223,7 @@ impl Replay {
         self.responses += watch.responses.iter().sum::<u64>();
         self.ok += watch.responses[1];
         self.errors += watch.responses[2];
+        self.turned_away += watch.turned_away;
         self.foreign += watch.foreign;
         let (whole, count) = read::finish(flow);
         self.bytes[side & 1] += u64::from(count);
@@ -299,6 +306,7 @@ struct Watch<'a, O> {
     requests: u64,
     /// With a status or none, without error, with one.
     responses: [u64; 3],
+    turned_away: u64,
     foreign: u64,
 }
 
@@ -309,6 +317,7 @@ impl<O: Observer> Sink for Watch<'_, O> {
             tally::STATUS | tally::RESPONSE => self.responses[0] += 1,
             tally::OUTCOME if note.status == outcome::ERROR => self.responses[2] += 1,
             tally::OUTCOME => self.responses[1] += 1,
+            tally::TURNED_AWAY => self.turned_away += 1,
             _ => {}
         }
         self.observer.note(self.side, note, piece);

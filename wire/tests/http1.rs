@@ -1,6 +1,8 @@
 //! The HTTP/1.x recogniser on streams as servers and clients send them.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first thing that is wrong")]
 
+mod talk;
+
 use stormdrill_wire::abi::{EventHeader, protocol};
 use stormdrill_wire::conn::side::*;
 use stormdrill_wire::recogniser::{Note, Piece, tally};
@@ -23,6 +25,8 @@ impl Observer for Found {
 
 /// Feeds both sides in the given order, whole, and byte by byte; both must find the same.
 fn check(turns: &[(usize, &str)], requests: u64, statuses: &[u16]) -> Replay {
+    let bytes = |turn: &(usize, &str)| (turn.0, turn.1.as_bytes().to_vec());
+    talk::record(&Replay::new([0, 0]), &turns.iter().map(bytes).collect::<Vec<_>>());
     let mut results = Vec::new();
     for piece in [usize::MAX, 1, 2, 3, 7, 255] {
         {

@@ -39,7 +39,9 @@ impl Observer for Found {
         }
         let bytes = &self.streams[side][piece.from as usize..piece.to as usize];
         let flags = note.flags & !EventHeader::FROM_SERVER;
-        assert_eq!(note.flags & EventHeader::FROM_SERVER != 0, side == RESPONSE);
+        // HTTP/1's messages, before an upgrade, tell it by their kind.
+        let is_stream = note.kind >= kind::BLOCK && note.kind != kind::UPGRADED;
+        assert!(!is_stream || (note.flags & EventHeader::FROM_SERVER != 0) == (side == RESPONSE));
         if note.kind == kind::BLOCK {
             let block = self.open.entry(side).or_default();
             assert_eq!(block.len(), piece.offset as usize);
@@ -58,6 +60,7 @@ impl Observer for Found {
 }
 
 fn check(start: &Replay, turns: &[Turn], requests: u64, responses: u64) -> Found {
+    talk::record(start, turns);
     let mut first = None;
     for piece in [usize::MAX, 1, 2, 3, 5, 8, 9, 10, 64, 255, 257] {
         let mut replay = start.clone();
@@ -228,4 +231,53 @@ fn after_a_gap_that_was_given_up_the_numbers_tell_how_many_streams_were_missed()
     let late = [frame(1, 5, 41, b"\x82"), frame(1, 5, 43, b"\x82")].concat();
     replay.segment(REQUEST, 100_000, &late, &mut ());
     assert_eq!((replay.requests, replay.gaps), (22, 1));
+}
+
+const ASKED: &str =
+    "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
+const GRANTED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
+
+/// From the grant on: stream 1 is answered before or after the client's preface, then stream 3 is asked and answered.
+fn upgraded(granted: &str) -> Vec<Turn> {
+    let answer = |stream| [frame(1, 4, stream, b"\x88"), frame(0, 1, stream, b"hello")].concat();
+    vec![
+        server([granted.as_bytes(), &frame(4, 0, 0, &[0, 3, 0, 0, 0, 100]), &answer(1)].concat()),
+        client([PREFACE, &frame(4, 0, 0, &[]), &frame(1, 5, 3, b"\x82\x84\x86")].concat()),
+        server([frame(4, 1, 0, &[]), answer(3)].concat()),
+    ]
+}
+
+#[test]
+fn after_an_upgrade_the_request_that_asked_for_it_is_stream_1() {
+    for granted in [
+        GRANTED,
+        "HTTP/1.1 101 Switching Protocols\r\nupgrade:H2C\r\nConnection: Upgrade\r\n\r\n",
+        "HTTP/1.1 101\r\nUpgrade: h2c\r\n\r\n",
+        "HTTP/1.1 101\nUpgrade:\th2c\n\n",
+    ] {
+        let turns = [vec![client(ASKED)], upgraded(granted)].concat();
+        let found = check(&Replay::new([0, 0]), &turns, 2, 2);
+        assert!(found.told[RESPONSE].iter().any(|told| told.0 == kind::UPGRADED && told.1 == 0), "{granted}");
+    }
+    // Later on a connection, and where nobody saw what was asked before.
+    let before = [client("GET / HTTP/1.1\r\n\r\n"), server("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")];
+    let turns = [before.to_vec(), vec![client(ASKED)], upgraded(GRANTED)].concat();
+    check(&Replay::new([0, 0]), &turns, 3, 3);
+    let (replay, told) = talk::feed(Replay::found(), &turns, usize::MAX);
+    assert_eq!((replay.requests, replay.responses, replay.conn().book.protocol), (3, 3, protocol::HTTP2));
+    let late = EventHeader::JOINED_LATE;
+    assert!(told.notes.iter().all(|(_, note)| note.flags & late == 0), "the tables of an upgraded connection are known: {told:?}");
+}
+
+#[test]
+fn an_upgrade_that_is_not_granted_or_to_something_else_is_none() {
+    let plain = "HTTP/1.1 200 OK\r\nUpgrade: h2c\r\nContent-Length: 0\r\n\r\n";
+    let (replay, _) = talk::feed(Replay::new([0, 0]), &[client(ASKED), server(plain), client(ASKED), server(plain)], usize::MAX);
+    assert_eq!((replay.requests, replay.responses, replay.conn().book.protocol), (2, 2, protocol::HTTP1));
+    for other in ["websocket", "h2c-14", "xh2c", "h2c, x"] {
+        let other = format!("HTTP/1.1 101 Switching Protocols\r\nUpgrade: {other}\r\n\r\n");
+        let turns = [client(ASKED), server(other), server(frame(1, 5, 1, b"\x88")), client("GET / HTTP/1.1\r\n\r\n")];
+        let (replay, _) = talk::feed(Replay::new([0, 0]), &turns, usize::MAX);
+        assert_eq!((replay.requests, replay.responses, replay.conn().book.protocol), (1, 1, protocol::HTTP1));
+    }
 }

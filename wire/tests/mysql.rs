@@ -6,7 +6,7 @@ mod talk;
 use stormdrill_wire::abi::protocol;
 use stormdrill_wire::conn::side::{REQUEST, RESPONSE};
 use stormdrill_wire::replay::Replay;
-use talk::{Turn, check, client, server};
+use talk::{Turn, check, check_turned_away, client, server};
 
 fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = u32::try_from(payload.len()).unwrap().to_le_bytes().to_vec();
@@ -146,9 +146,26 @@ fn a_compressed_connection_is_unknown() {
 }
 
 #[test]
-fn a_refused_connection_is_no_answer() {
-    let (replay, _) = check(&[server(packet(0, b"\xff\x10\x04Too many connections"))], 0, &[]);
-    assert_eq!(replay.conn().book.protocol, protocol::MYSQL);
+fn a_connection_that_is_turned_away_is_told_and_is_no_answer() {
+    let error = packet(0, b"\xff\x10\x04Too many connections");
+    check_turned_away(&[server(&error)], &error, 0);
+    // As the answer to the login, and with a first command that did not wait for it.
+    let error = packet(2, b"\xff\x15\x04#28000Access denied for user");
+    let mut turns = login(0x00a2_8205);
+    turns.push(server(&error));
+    check_turned_away(&turns, &error, 0);
+    let mut turns = login(0x00a2_8205);
+    turns.extend([client(query("select 1")), server(&error)]);
+    check_turned_away(&turns, &error, 1);
+}
+
+#[test]
+fn an_error_that_no_command_waits_for_is_no_login() {
+    let error = packet(0, b"\xff\xbf\x0f#08S01The client was disconnected by the server because of inactivity");
+    let (replay, _) = check(&with_login(vec![server(&error)]), 0, &[]);
+    assert_eq!(replay.turned_away, 0);
+    let (replay, _) = talk::feed(Replay::found(), &[client(query("a")), server(rows(1)), server(&error)], usize::MAX);
+    assert_eq!((replay.ok, replay.turned_away), (1, 0));
 }
 
 #[test]

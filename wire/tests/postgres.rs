@@ -6,7 +6,7 @@ mod talk;
 use stormdrill_wire::abi::protocol;
 use stormdrill_wire::conn::side::{REQUEST, RESPONSE};
 use stormdrill_wire::replay::Replay;
-use talk::{Turn, check, client, server};
+use talk::{Turn, check, check_turned_away, client, server};
 
 fn message(tag: char, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![u8::try_from(tag).unwrap()];
@@ -72,6 +72,18 @@ fn queries_are_counted_and_logins_are_not() {
     assert_eq!(replay.conn().book.protocol, protocol::POSTGRES);
     assert_eq!(told.heads[&(REQUEST, 0)], query("select 1"));
     assert_eq!(told.heads[&(RESPONSE, 1)], error());
+}
+
+#[test]
+fn a_login_that_is_turned_away_is_told_and_is_no_answer() {
+    let startup = client(untyped(VERSION, b"user\0a\0database\0b\0\0"));
+    check_turned_away(&[startup.clone(), server(error())], &error(), 0);
+    let ask = server([message('N', b"SNOTICE\0\0"), message('R', &[0, 0, 0, 5, 1, 2, 3, 4])].concat());
+    let secret = client(message('p', b"md5secret\0"));
+    check_turned_away(&[startup, ask, secret, server(error())], &error(), 0);
+    // Once it is let in, an error that nobody waits for is none of the login's.
+    let (replay, _) = check(&with_login(vec![server(error())]), 0, &[]);
+    assert_eq!(replay.turned_away, 0);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use stormdrill_wire::abi::protocol;
 use stormdrill_wire::conn::side::{REQUEST, RESPONSE};
 use stormdrill_wire::replay::Replay;
-use talk::{Turn, check, check_from, client, server};
+use talk::{Turn, check, check_from, check_turned_away, client, server};
 
 fn command(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
@@ -82,7 +82,7 @@ fn a_transaction_has_a_reply_for_each_of_its_commands() {
 #[test]
 fn inline_commands_are_commands_and_other_texts_are_none() {
     check(&[client("PING\r\n"), server("+PONG\r\n"), client("set a b\r\n\r\nget a\r\n"), server("+OK\r\n$1\r\nb\r\n")], 3, &[false; 3]);
-    for text in ["USER anonymous\r\n", "EHLO a\r\n", "stats items\r\n"] {
+    for text in ["USER anonymous\r\n", "EHLO a\r\n", "stats items\r\n", "get a\r\n", "set a 0 0 5\r\nhello\r\n", "incr a 1\r\n"] {
         let (replay, _) = check(&[client(text), server("500 what?\r\n")], 0, &[]);
         assert_eq!(replay.conn().book.protocol, protocol::UNKNOWN, "{text}");
     }
@@ -106,6 +106,51 @@ fn a_connection_that_was_open_before_is_recognised_by_its_next_command() {
     let (replay, told) = talk::feed(Replay::found(), &turns, usize::MAX);
     assert_eq!((replay.requests, replay.ok), (5, 5));
     assert_eq!(told.outcomes().len(), 5);
+}
+
+#[test]
+fn inline_commands_of_a_connection_that_was_open_before_are_counted_from_the_first() {
+    for joined in [Replay::found, || Replay::new([0, 0])] {
+        let turns = [
+            client("PING\r\n"),
+            server("+PONG\r\n"),
+            client("set a b\r\nGET a\r\n"),
+            server("+OK\r\n$1\r\nb\r\n"),
+            client(command(&["GET", "a"])),
+            server("$1\r\nx\r\n"),
+            client("incr a\r\n"),
+            server("-ERR value is not an integer or out of range\r\n"),
+        ];
+        let (replay, told) = talk::feed(joined(), &turns, usize::MAX);
+        assert_eq!((replay.requests, replay.ok, replay.errors, replay.turned_away), (5, 4, 1, 0));
+        assert_eq!(told.heads[&(REQUEST, 0)], b"PING\r\n");
+        let (replay, _) =
+            talk::feed(joined(), &[client("INCR a\r\n"), server(":1\r\n"), client("SELECT 9\r\n"), server("+OK\r\n")], usize::MAX);
+        assert_eq!((replay.requests, replay.ok), (2, 2));
+    }
+}
+
+#[test]
+fn text_of_others_is_no_inline_command() {
+    // Their answers end the doubt: what they say after is not read.
+    for (ping, pong) in [("PING\r\n", "PONG\r\n"), ("PING :here\r\n", ":server PONG server :here\r\n")] {
+        for joined in [Replay::found, || Replay::new([0, 0])] {
+            let turns = [client(ping), server(pong), client("PUB a 5\r\nhello\r\n"), server("+OK\r\n"), client("GET a\r\n")];
+            let (replay, _) = talk::feed(joined(), &turns, usize::MAX);
+            assert_eq!((replay.requests, replay.responses, replay.conn().book.protocol), (1, 0, protocol::UNKNOWN), "{ping}");
+        }
+    }
+    // In the middle of a stream, no line but whole ones to the segment's end.
+    for text in [
+        "SET a b\x01c\r\n",
+        "GET / of a text that goes on\r\nand on",
+        "PING \u{80}\r\n",
+        "PING a long text with \x1b[0m in it\r\n",
+        "\r\nPING\r\n",
+    ] {
+        let (replay, _) = talk::feed(Replay::found(), &[client(text.as_bytes()), server("+OK\r\n")], usize::MAX);
+        assert_eq!((replay.requests, replay.responses), (0, 0), "{text}");
+    }
 }
 
 #[test]
@@ -147,4 +192,14 @@ proptest! {
         }
         prop_assert_eq!((replay.requests, replay.gaps, replay.bytes[0]), (count as u64, 0, bytes.len() as u64));
     }
+}
+
+#[test]
+fn a_client_that_is_not_let_in_is_told_and_is_no_answer() {
+    for error in ["-ERR max number of clients reached\r\n", "-DENIED Redis is running in protected mode because\r\n"] {
+        check_turned_away(&[server(error)], error.as_bytes(), 0);
+    }
+    // With a command that waits it is that one's answer; and a message that follows an answer is none.
+    let (replay, _) = check(&[client("PING\r\n"), server("-ERR max number of clients reached\r\n"), server("-ERR more\r\n")], 1, &[true]);
+    assert_eq!(replay.turned_away, 0);
 }

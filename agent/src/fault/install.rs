@@ -85,6 +85,13 @@ pub enum InstallError {
     },
 }
 
+/// A hook that can be put in: its program and its maps are in the kernel, and nothing leads to them.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    plan: HookPlan,
+    object: Arc<Mutex<Object>>,
+}
+
 /// A hook that is in the kernel.
 #[derive(Debug)]
 pub(crate) struct Installed {
@@ -99,11 +106,9 @@ pub(crate) struct Installed {
     journal: Option<Journal>,
 }
 
-impl Installed {
-    /// Puts a hook in, and that of the other direction if the plan has one. The lease is not granted, so that nothing is selected. On an
-    /// error what was made is taken out again.
-    pub(crate) fn build(state_dir: &Path, plan: &HookPlan) -> Result<Vec<Self>, InstallError> {
-        // Everything that can be refused without a trace comes first.
+impl Loaded {
+    /// Loads what a plan needs, which the kernel may refuse without a trace. It selects nothing, and goes with this process.
+    pub(crate) fn of(plan: HookPlan) -> Result<Self, InstallError> {
         let mut object = Object::load(plan.carrier.program(), &plan.selection)?;
         if let Carrier::HttpStatus { requests, .. } = &plan.carrier {
             object.set_requests(requests)?;
@@ -112,10 +117,23 @@ impl Installed {
             let cgroup = File::open(path).map_err(|source| InstallError::Cgroup { path: path.clone(), source })?;
             object.set_cgroup(&cgroup)?;
         }
-        let object = Arc::new(Mutex::new(object));
-        let mut all = vec![Self::build_one(state_dir, plan, plan.hook, false, &object)?];
+        Ok(Self { object: Arc::new(Mutex::new(object)), plan })
+    }
+
+    /// What was planned.
+    pub(crate) const fn plan(&self) -> &HookPlan {
+        &self.plan
+    }
+}
+
+impl Installed {
+    /// Puts a hook in, and that of the other direction if the plan has one. The lease is not granted, so that nothing is selected. On an
+    /// error what was made is taken out again.
+    pub(crate) fn build(state_dir: &Path, loaded: &Loaded) -> Result<Vec<Self>, InstallError> {
+        let Loaded { plan, object } = loaded;
+        let mut all = vec![Self::build_one(state_dir, plan, plan.hook, false, object)?];
         if let Some(hook) = plan.also {
-            all.push(Self::build_one(state_dir, plan, hook, true, &object)?);
+            all.push(Self::build_one(state_dir, plan, hook, true, object)?);
         }
         Ok(all)
     }

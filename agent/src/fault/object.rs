@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{Array, CgroupArray, HashMap, MapData, MapError, PerCpuArray, ProgramArray};
@@ -95,6 +96,14 @@ pub enum ObjectError {
     },
 }
 
+/// What loads the object. One for the process: making a loader reads the types of the whole kernel, which takes longer than all else that a fault needs, and
+/// is done before the first drill's baseline. They are not used: the programs look at packets and at our own maps, at no structure of the kernel.
+static LOADER: LazyLock<Mutex<EbpfLoader<'static>>> = LazyLock::new(|| {
+    let mut loader = EbpfLoader::new();
+    loader.btf(None);
+    Mutex::new(loader)
+});
+
 /// The array of the programs that a program goes on with.
 struct Chain(#[expect(dead_code, reason = "held, not used")] ProgramArray<MapData>);
 
@@ -151,9 +160,9 @@ impl Object {
             return Err(ObjectError::Missing);
         }
         let (prefixes, peers, spared) = (selection.prefixes(), selection.peer_prefixes(), selection.spared_keys());
-        let mut ebpf = EbpfLoader::new()
-            // The programs look at packets and at our own maps, at no structure of the kernel: its types, whose reading takes longer than all else, are not needed.
-            .btf(None)
+        let mut ebpf = LOADER
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
             .map_max_entries("ADDRESSES", u32::try_from(prefixes.len()).unwrap_or(u32::MAX).max(1))
             .map_max_entries("PEERS", u32::try_from(peers.len()).unwrap_or(u32::MAX).max(1))
             .map_max_entries("KNOWN_ADDRESSES", if prefixes.is_empty() { 1 } else { KNOWN })

@@ -23,7 +23,7 @@ use super::distribution_file::TableError;
 use super::elsewhere::{ElsewhereError, Site};
 use super::hook_plan::{Carrier, HookPlan};
 use super::host::{self, HostError};
-use super::install::{InstallError, Installed};
+use super::install::{InstallError, Installed, Loaded};
 use super::interface::{self, InterfaceError};
 use super::mechanism::{backend, carrier, hooks_of, is_on, other_hook, shares_netem, sight};
 use super::members::{self, MembersError};
@@ -125,11 +125,11 @@ pub struct Plane {
 }
 
 /// Faults that can be applied: several on one selection share one netem.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Prepared {
     specs: Vec<FaultSpec>,
     backend: Backend,
-    hooks: Vec<HookPlan>,
+    hooks: Vec<Loaded>,
     connect: Option<ConnectPlan>,
     site: Site,
     state_dir: PathBuf,
@@ -168,7 +168,8 @@ impl Plane {
         self
     }
 
-    /// Finds interfaces and backends for a drill's faults, each with the edge that it is aimed at. Changes nothing.
+    /// Finds interfaces and backends for a drill's faults, each with the edge that it is aimed at, and has the kernel accept their programs. Nothing leads to
+    /// those yet: no packet is touched, and they go with this process.
     ///
     /// # Errors
     /// When the kernel or the privileges do not suffice, or no interface can be found.
@@ -247,7 +248,7 @@ impl Plane {
                 let selection = selection.narrowed(&select).of_flows(select.flows, flow_seed).of_members(sight).sparing(&self.spared);
                 let also = other_hook(first, hook, sight, link.is_loopback);
                 let (link, cgroup, why) = (link.clone(), cgroup.clone(), why.clone());
-                hooks.push(HookPlan { link, hook, also, selection, carrier, cgroup, why });
+                hooks.push(Loaded::of(HookPlan { link, hook, also, selection, carrier, cgroup, why })?);
             }
         }
         Ok(Prepared { specs, backend, hooks, connect: None, site: Site::default(), state_dir: self.state_dir.clone() })
@@ -265,7 +266,7 @@ fn are_apart((a, a_edge): (&Prepared, &EdgeSpec), (b, b_edge): (&Prepared, &Edge
     {
         return Ok(());
     }
-    for (a, b) in a.hooks.iter().flat_map(|a| b.hooks.iter().map(move |b| (a, b))) {
+    for (a, b) in a.hooks.iter().flat_map(|a| b.hooks.iter().map(move |b| (a.plan(), b.plan()))) {
         if let (Some(first), Some(second)) = (&a.cgroup, &b.cgroup)
             && (a.link.index, a.hook) == (b.link.index, b.hook)
             && let Some(cgroup) =
@@ -296,7 +297,7 @@ impl Prepared {
         let faults: Vec<&str> = self.specs.iter().map(|spec| spec.kind.as_str()).collect();
         let faults = faults.join(" and ");
         let connects = self.connect.iter().map(|plan| format!("{faults}: {}", plan.describe()));
-        let hooks = self.hooks.iter().map(|plan| {
+        let hooks = self.hooks.iter().map(Loaded::plan).map(|plan| {
             let means = match &plan.carrier {
                 Carrier::Netem(netem) if netem.jitter > Duration::ZERO => format!(
                     "redirected to an ifb of the drill with netem (limit {}); its jitter reorders packets, so that TCP sends some again",
@@ -318,8 +319,8 @@ impl Prepared {
     /// When the kernel refuses or the journal cannot be written; then everything that was made is taken out again.
     pub fn apply_blocking(self) -> Result<Applied, FaultError> {
         let mut hooks = Vec::new();
-        for plan in &self.hooks {
-            hooks.extend(self.site.inside(|| Installed::build(&self.state_dir, plan))??);
+        for loaded in &self.hooks {
+            hooks.extend(self.site.inside(|| Installed::build(&self.state_dir, loaded))??);
         }
         let connect = self.connect.map(|plan| Connect::attach(&plan, &self.state_dir)).transpose()?;
         let mut applied = Applied { specs: self.specs, backend: self.backend, hooks, connect, applied_ns: 0 };

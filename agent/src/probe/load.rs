@@ -16,6 +16,7 @@ use stormdrill_core::edge::{EdgeSpec, Protocol};
 use stormdrill_wire::abi::{Rules, Settings};
 
 use super::hooks::{Hook, Hooks};
+use super::tls::{Tls, TlsError};
 use super::{Probe, ProbeConfig, ProbeError, rules, sockets};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probe.o"));
@@ -94,12 +95,17 @@ pub(super) fn attach(config: &ProbeConfig<'_>, reads: Reads) -> Result<Probe, Pr
     rule_map.set(0, rules, 0).map_err(map("RULES"))?;
     let mut found: HashMap<MapData, u64, u32> = take(&mut object, "FOUND")?;
 
+    let tls = read_tls(&mut object, config.edges);
+    let events = if tls.is_ok() { events | Settings::READS_TLS } else { events };
     let mut chains = Vec::new();
     for (array, names) in CHAINS {
         let mut chain: ProgramArray<MapData> = take(&mut object, array)?;
         for (index, &name) in (0..).zip(names).filter(|(_, name)| reads.needs(name, config.edges)) {
+            let name = if name == "passive_egress" && tls.is_ok() { "tls_egress" } else { name };
             let hook = skb_program(&mut object, name)?;
-            hook.load().map_err(program(name))?;
+            if name != "tls_egress" {
+                hook.load().map_err(program(name))?;
+            }
             chain.set(index, hook.fd().map_err(program(name))?, 0).map_err(map(array))?;
         }
         chains.push(chain);
@@ -136,13 +142,24 @@ pub(super) fn attach(config: &ProbeConfig<'_>, reads: Reads) -> Result<Probe, Pr
         malformed: 0,
         edges: config.edges.len(),
         _chains: chains,
+        tls,
         object,
     };
     probe.write_settings(Settings { flags: events | Settings::LISTED, ..current })?;
     Ok(probe)
 }
 
-fn take<M: TryFrom<Map, Error = aya::maps::MapError>>(object: &mut Ebpf, name: &'static str) -> Result<M, ProbeError> {
+/// Attaches to TLS libraries if an edge may speak TLS and the kernel lets it be read.
+fn read_tls(object: &mut Ebpf, edges: &[EdgeSpec]) -> Result<Tls, TlsError> {
+    if !edges.iter().all(|edge| edge.protocol.is_some_and(|protocol| protocol != Protocol::Tls)) || edges.is_empty() {
+        // Loaded first, since its refusal is no failure of the probe.
+        skb_program(object, "tls_egress")?.load().map_err(program("tls_egress"))?;
+        return Tls::attach(object);
+    }
+    Err(TlsError::NotNeeded)
+}
+
+pub(super) fn take<M: TryFrom<Map, Error = aya::maps::MapError>>(object: &mut Ebpf, name: &'static str) -> Result<M, ProbeError> {
     let found = object.take_map(name).ok_or(ProbeError::Missing { name })?;
     M::try_from(found).map_err(map(name))
 }
@@ -152,11 +169,11 @@ fn cpus() -> u32 {
     aya::util::nr_cpus().ok().and_then(|count| u32::try_from(count).ok()).unwrap_or(1)
 }
 
-fn map(map: &'static str) -> impl Fn(aya::maps::MapError) -> ProbeError {
+pub(super) fn map(map: &'static str) -> impl Fn(aya::maps::MapError) -> ProbeError {
     move |source| ProbeError::Map { map, source }
 }
 
-fn program(program: &'static str) -> impl Fn(ProgramError) -> ProbeError {
+pub(super) fn program(program: &'static str) -> impl Fn(ProgramError) -> ProbeError {
     move |source| ProbeError::Program { program, source: Box::new(source) }
 }
 

@@ -36,6 +36,8 @@ pub(super) fn decode(record: &[u8]) -> Option<ProbeEvent> {
             ProbeEventKind::Opened { local, peer }
         }
         kind::CONNECT_FAILED => ProbeEventKind::ConnectFailed { peer: addresses(data)?.1, reason: reason(status) },
+        kind::UPGRADED => ProbeEventKind::Upgraded { index },
+        kind::TURNED_AWAY => ProbeEventKind::TurnedAway { piece: piece() },
         kind::REQUEST => ProbeEventKind::RequestHead { index, piece: piece() },
         kind::RESPONSE => ProbeEventKind::ResponseHead { index, status, piece: piece() },
         kind::CLOSED => ProbeEventKind::Closed { how: how(status)? },

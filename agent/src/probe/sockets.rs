@@ -28,10 +28,16 @@ const AF_INET6: u8 = 10;
 
 /// Enters the role of every open connection of every network namespace, by its cookie.
 ///
-/// Another namespace is entered by a thread made for it, so that this one stays where it is. One that cannot be entered, or ends
-/// meanwhile, is left out: its connections are counted as unknown.
+/// Connections of a namespace that cannot be entered are counted as unknown.
 pub(super) fn list(found: &mut HashMap<MapData, u64, u32>, rules: &Rules, count: u32) -> Result<(), ProbeError> {
     list_here(found, rules, count)?;
+    elsewhere(|| {
+        let _ = list_here(found, rules, count);
+    })
+}
+
+/// Does something in every other network namespace, on a thread made for it. One that cannot be entered, or has ended meanwhile, is left out.
+fn elsewhere(mut job: impl FnMut() + Send) -> Result<(), ProbeError> {
     let others = other_namespaces();
     if others.is_empty() {
         return Ok(());
@@ -40,7 +46,7 @@ pub(super) fn list(found: &mut HashMap<MapData, u64, u32>, rules: &Rules, count:
         let worker = std::thread::Builder::new().name("sock-diag".to_owned()).spawn_scoped(scope, move || {
             for namespace in others {
                 if setns(&namespace, CloneFlags::CLONE_NEWNET).is_ok() {
-                    let _ = list_here(found, rules, count);
+                    job();
                 }
             }
         });
@@ -119,14 +125,23 @@ pub fn connections(edges: &[EdgeSpec]) -> Result<Vec<Connection>, ProbeError> {
     Ok(sockets.iter().filter(|socket| socket.state == ESTABLISHED).filter_map(of).collect())
 }
 
-/// What the kernel knows of each connection of this thread's network namespace, by socket cookie.
+/// What the kernel knows of each connection of every network namespace, by socket cookie. Of a namespace that cannot be entered, nothing.
 ///
 /// # Errors
-/// When the kernel does not list its sockets.
+/// When the kernel does not list its sockets, or no thread can be made.
 pub fn details() -> Result<std::collections::HashMap<u64, Kernel>, ProbeError> {
-    let mut sockets = dump(AF_INET).map_err(ProbeError::Sockets)?;
-    sockets.extend(dump(AF_INET6).map_err(ProbeError::Sockets)?);
-    Ok(sockets.iter().filter_map(|socket| Some((socket.cookie, socket.kernel?))).collect())
+    let mut known = std::collections::HashMap::new();
+    let mut here = || -> io::Result<()> {
+        for family in [AF_INET, AF_INET6] {
+            known.extend(dump(family)?.iter().filter_map(|socket| Some((socket.cookie, socket.kernel?))));
+        }
+        Ok(())
+    };
+    here().map_err(ProbeError::Sockets)?;
+    elsewhere(|| {
+        let _ = here();
+    })?;
+    Ok(known)
 }
 
 #[derive(Debug, Clone, Copy)]

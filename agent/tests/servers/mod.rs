@@ -4,6 +4,7 @@
 
 mod loss;
 mod mysql;
+mod tls;
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

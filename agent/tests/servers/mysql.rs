@@ -22,6 +22,11 @@ pub(crate) struct Client {
 impl Client {
     /// Logs in as root, who needs no password.
     pub(crate) fn connect(address: &str) -> Result<Self, u16> {
+        Self::connect_as(address, "root")
+    }
+
+    /// Logs in as somebody who needs no password, if the server lets them in; else its error's number.
+    pub(crate) fn connect_as(address: &str, user: &str) -> Result<Self, u16> {
         let (mut client, sequence, greeting) = loop {
             let mut client = Self { stream: TcpStream::connect(address).unwrap() };
             client.stream.set_read_timeout(Some(Duration::from_secs(4))).unwrap();
@@ -37,7 +42,7 @@ impl Client {
         login.extend_from_slice(&(1u32 << 24).to_le_bytes());
         login.push(45);
         login.extend_from_slice(&[0; 23]);
-        login.extend_from_slice(b"root\0\0mysql_native_password\0");
+        login.extend_from_slice(format!("{user}\0\0mysql_native_password\0").as_bytes());
         client.send(sequence + 1, &login);
         refused(&client.packet().unwrap().1)?;
         Ok(client)

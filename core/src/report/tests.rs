@@ -90,7 +90,7 @@ fn the_keys_of_run_are_the_contract() {
     assert_eq!(keys(&phase["retries"]), ["marker", "id", "matched"]);
     assert_eq!(keys(&phase["latency_ms"]), ["p50", "p99"]);
     assert_eq!(keys(&phase["failures"]), ["client_abort", "hang", "no_answer", "reset", "status", "unprocessed"]);
-    assert_eq!(keys(&phase["connect_failures"]), ["other", "refused", "timed_out"]);
+    assert_eq!(keys(&phase["connect_failures"]), ["other", "refused", "timed_out", "turned_away"]);
     let expected = [
         "hedges",
         "replays",

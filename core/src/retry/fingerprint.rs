@@ -32,8 +32,12 @@ pub fn of_bytes(bytes: &[u8]) -> u64 {
 #[must_use]
 pub fn of_caseless(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for byte in bytes {
-        hasher.write_u8(byte.to_ascii_lowercase());
+    for part in bytes.chunks(64) {
+        let mut lower = [0; 64];
+        let lower = &mut lower[..part.len()];
+        lower.copy_from_slice(part);
+        lower.make_ascii_lowercase();
+        hasher.write(lower);
     }
     hasher.finish()
 }

@@ -80,6 +80,7 @@ struct EdgeCohort {
     failure_latency_ns: Sample,
     attempts_max: u32,
     connect_failures: BTreeMap<ConnectFailure, u64>,
+    turned_away: BTreeMap<Status, u64>,
 }
 
 #[derive(Debug)]
@@ -156,6 +157,16 @@ impl Cohorts {
         let book = self.at(epoch).and_then(|cohort| cohort.edges.get_mut(usize::from(edge.0)));
         if let Some(book) = book {
             *book.connect_failures.entry(reason).or_default() += 1;
+        }
+    }
+
+    /// Books a login that was answered with an error.
+    pub(crate) fn turned_away(&mut self, epoch: Epoch, edge: EdgeId, status: Status) {
+        let book = self.at(epoch).and_then(|cohort| cohort.edges.get_mut(usize::from(edge.0)));
+        if let Some(book) = book {
+            *book.connect_failures.entry(ConnectFailure::TurnedAway).or_default() += 1;
+            let full = book.turned_away.len() >= STATUSES && !book.turned_away.contains_key(&status);
+            *book.turned_away.entry(if full { Status::Error(ErrorName::OTHER) } else { status }).or_default() += 1;
         }
     }
 
@@ -265,6 +276,7 @@ impl EdgeCohort {
             failure_latency_ns: Sample::new(sample_cap),
             attempts_max: 0,
             connect_failures: BTreeMap::new(),
+            turned_away: BTreeMap::new(),
         }
     }
 
@@ -310,6 +322,10 @@ impl EdgeCohort {
                 *told_status.entry(of.to_string()).or_default() += count;
             }
         }
+        let turned_away: BTreeMap<String, u64> = self.turned_away.into_iter().map(|(of, count)| (of.to_string(), count)).collect();
+        for (of, count) in &turned_away {
+            *status.entry(of.clone()).or_default() += count;
+        }
         EdgeWindow {
             counts,
             attempts: self.attempts,
@@ -328,6 +344,7 @@ impl EdgeCohort {
             protocols: self.protocols,
             status,
             told_status,
+            turned_away,
             kernel_status,
             failures: self.failures,
             pending: self.attempts.saturating_sub(answered + unanswered),

@@ -75,7 +75,7 @@ fn said_by(request: &httparse::Request<'_, '_>, after: &[u8], own: Option<&Marke
 #[must_use]
 pub(crate) fn answer(code: u16, head: &[u8]) -> Answer {
     let mut answer = Answer::of(Status::Code(code));
-    if matches!(code, 429 | 503 | 300..=399) {
+    if stormdrill_wire::http1::is_read(code) {
         let lines = head.split(|byte| *byte == b'\n').filter_map(|line| {
             let colon = line.iter().position(|byte| *byte == b':')?;
             Some((std::str::from_utf8(&line[..colon]).ok()?, &line[colon + 1..]))

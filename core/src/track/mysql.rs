@@ -83,7 +83,7 @@ pub(crate) fn answer(status: u16, bytes: &[u8], conn: ConnId, index: u32, statem
 }
 
 /// `ff`, the code, and the text.
-fn error(bytes: &[u8]) -> Option<Answer> {
+pub(crate) fn error(bytes: &[u8]) -> Option<Answer> {
     let (0xff, rest) = bytes.get(HEADER..)?.split_first()? else { return None };
     let code = u16::from_le_bytes(*rest.first_chunk()?);
     let meaning = if FAILED.contains(&code) { Meaning::Failed } else { Meaning::TurnedDown };

@@ -56,20 +56,19 @@ impl Order {
         self.latest_ns = self.latest_ns.max(now_ns.saturating_sub(idle_ns));
     }
 
-    /// Takes out, in order, the events before which nothing more is expected.
-    pub(crate) fn ripe(&mut self) -> Vec<ProbeEvent> {
+    /// Takes out, in order, the events before which nothing more is expected, and adds them to those of a list.
+    pub(crate) fn ripe(&mut self, into: &mut Vec<ProbeEvent>) {
         self.sort();
         let mut watermark_ns = self.latest_ns.checked_sub(self.hold_ns);
         if self.events.len() >= self.cap {
             let middle = self.events.len() / 2;
             watermark_ns = watermark_ns.max(Some(self.events[middle].at_ns));
         }
-        let Some(watermark_ns) = watermark_ns else { return Vec::new() };
+        let Some(watermark_ns) = watermark_ns else { return };
         let end = self.events.partition_point(|event| event.at_ns <= watermark_ns);
-        let ripe = self.events.drain(..end).collect();
+        into.extend(self.events.drain(..end));
         self.released_ns = self.released_ns.max(watermark_ns);
         self.release_at = 2 * self.events.len() + BATCH;
-        ripe
     }
 
     /// Takes out all events, in order.
@@ -112,6 +111,8 @@ fn place(event: &ProbeEvent) -> (u8, u64, u32, u32) {
         // Compression makes sense in the order of the bytes only, which is that of arrival.
         ProbeEventKind::Stream(_) => (1, 0, 0),
         ProbeEventKind::ConnectFailed { .. } => (3, 0, 0),
+        ProbeEventKind::Upgraded { index } => (2, *index, 0),
+        ProbeEventKind::TurnedAway { piece } => (3, 0, piece.offset),
         ProbeEventKind::Closed { .. } => (4, 0, 0),
     };
     (rank, event.conn.0, index, offset)
@@ -122,6 +123,12 @@ mod tests {
     use super::*;
     use crate::edge::{EdgeId, Role};
     use crate::event::{Close, ConnId};
+
+    fn ripe(order: &mut Order) -> Vec<ProbeEvent> {
+        let mut ripe = Vec::new();
+        order.ripe(&mut ripe);
+        ripe
+    }
 
     fn event(at_ns: u64) -> ProbeEvent {
         let kind = ProbeEventKind::Closed { how: Close::Peer };
@@ -138,9 +145,9 @@ mod tests {
         for at_ns in [30, 10, 80, 20, 100] {
             order.push(event(at_ns));
         }
-        assert_eq!(times(&order.ripe()), [10, 20, 30]);
+        assert_eq!(times(&ripe(&mut order)), [10, 20, 30]);
         assert_eq!(order.released_ns(), 50);
-        assert_eq!(times(&order.ripe()), [0_u64; 0]);
+        assert_eq!(times(&ripe(&mut order)), [0_u64; 0]);
         assert_eq!(times(&order.all()), [80, 100]);
         assert_eq!(order.late(), 0);
     }
@@ -159,19 +166,19 @@ mod tests {
         let mut order = Order::new(50, 1000);
         order.push(event(100));
         order.tick(599);
-        assert!(order.ripe().is_empty());
+        assert!(ripe(&mut order).is_empty());
         order.tick(600);
-        assert_eq!(times(&order.ripe()), [100]);
+        assert_eq!(times(&ripe(&mut order)), [100]);
     }
 
     #[test]
     fn what_comes_too_late_is_let_through_and_counted() {
         let mut order = Order::new(50, 1000);
         order.push(event(200));
-        order.ripe();
+        ripe(&mut order);
         order.push(event(140));
         assert_eq!(order.late(), 1);
-        assert_eq!(times(&order.ripe()), [140]);
+        assert_eq!(times(&ripe(&mut order)), [140]);
     }
 
     #[test]
@@ -180,7 +187,7 @@ mod tests {
         let mut out = 0;
         for at_ns in 0..1000 {
             if order.push(event(at_ns)) {
-                out += order.ripe().len();
+                out += ripe(&mut order).len();
             }
             assert!(order.events.len() <= 100);
         }

@@ -8,10 +8,11 @@
 use std::collections::HashMap;
 
 use crate::edge::{EdgeId, Protocol, Role};
-use crate::event::{Close, ConnId, Epoch, HeadPiece};
+use crate::event::{ANSWERED_ERROR, Close, ConnId, Epoch, HeadPiece};
 use crate::retry::Identity;
 use crate::retry::fingerprint::join;
 use crate::retry::marker::MarkerHeader;
+use crate::status::{ErrorName, Status};
 use crate::track::attempt::{Attempt, Attempts};
 use crate::track::books::{Books, Opening, unanswered};
 use crate::track::cohort::Outcome;
@@ -26,6 +27,9 @@ use crate::track::{http, mysql, postgres, redis};
 
 /// The caller on a downstream edge; one for all processes, for now.
 pub(crate) const THIS_HOST: u64 = 0;
+
+/// Errors of logins that are put together at a time, at most; nearly all come in one piece.
+const REFUSALS: usize = 1024;
 
 /// Where and when an event happened.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +54,8 @@ pub(crate) struct Connections {
     attempts: Attempts,
     pub(super) mismatches: Mismatches,
     statements: Statements,
+    /// Errors of logins that have begun and not ended, by connection.
+    refusals: HashMap<u64, Partial, ByWord>,
     pub(crate) streams: AllStreams,
     next_token: u64,
     cap: usize,
@@ -67,6 +73,7 @@ impl Connections {
             attempts: Attempts::default(),
             mismatches: Mismatches::default(),
             statements: Statements::default(),
+            refusals: HashMap::default(),
             streams: AllStreams::default(),
             next_token: 0,
             cap: cap.max(1),
@@ -151,6 +158,46 @@ impl Connections {
         }
         self.mismatches.unpaired_responses += 1;
         connection.stray(Stray { index, answer, at_ns: place.at_ns });
+    }
+
+    /// The connection goes on as HTTP/2, with a request of HTTP/1 as its first stream.
+    pub(crate) fn upgraded(&mut self, place: Place, index: u32, books: &mut Books) {
+        const STREAM: u32 = 1;
+        if let Some(partial) = self.connection(place, books).partial.take() {
+            self.begin(place, &partial, books);
+        }
+        let Some(request) = self.open.get(&place.conn.0).map(|connection| connection.asked_by(index)) else { return };
+        if let Some(attempt) = self.leave_one(place.conn, request) {
+            self.wait(Attempt { index: STREAM, protocol: Protocol::Http2, ..attempt });
+        }
+    }
+
+    /// The server does not let the client in: the error, or a piece of it.
+    pub(crate) fn turned_away(&mut self, place: Place, piece: &HeadPiece, books: &mut Books) {
+        let Place { conn, edge, protocol, epoch, at_ns } = place;
+        let of = |bytes: &[u8]| match protocol {
+            Protocol::Redis => redis::answer(ANSWERED_ERROR, bytes).status,
+            Protocol::Postgres => postgres::answer(ANSWERED_ERROR, bytes).status,
+            _ => mysql::error(bytes).map_or(Status::Error(ErrorName::OTHER), |answer| answer.status),
+        };
+        let status = if let Some(bytes) = head::in_one(piece) {
+            of(bytes)
+        } else {
+            if piece.offset == 0 {
+                // What was told before belonged to a message that was no error.
+                self.refusals.remove(&conn.0);
+            }
+            if let Some(partial) = self.refusals.get_mut(&conn.0) {
+                partial.add(at_ns, epoch, piece);
+            } else if self.refusals.len() < REFUSALS {
+                self.refusals.insert(conn.0, Partial::new(0, at_ns, epoch, piece));
+            }
+            if !piece.complete {
+                return;
+            }
+            of(self.refusals.remove(&conn.0).as_ref().map_or(&[], Partial::bytes))
+        };
+        books.cohorts.turned_away(epoch, edge, status);
     }
 
     /// The connection ended.
@@ -277,6 +324,7 @@ impl Connections {
     /// The connection goes, and each attempt on it ends as told.
     fn leave(&mut self, conn: ConnId, outcome: Outcome, at_ns: u64, books: &mut Books) {
         self.streams.remove(conn);
+        self.refusals.remove(&conn.0);
         let Some(mut connection) = self.open.remove(&conn.0) else { return };
         if let Some(count) = books.connections(connection.edge) {
             *count = count.saturating_sub(1);

@@ -38,6 +38,7 @@ impl EdgeWindow {
         self.burst = self.burst.and(later.burst);
         add(&mut self.protocols, later.protocols);
         add(&mut self.told_status, later.told_status);
+        add(&mut self.turned_away, later.turned_away);
         extend(&mut self.gaps_ns, &later.gaps_ns);
         extend(&mut self.first_gaps_ns, &later.first_gaps_ns);
         add(&mut self.status, later.status);

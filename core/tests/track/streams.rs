@@ -327,3 +327,18 @@ proptest! {
         prop_assert_eq!(edge.failures.get(&Failure::ClientAbort).copied().unwrap_or(0), count(1..2));
     }
 }
+
+#[test]
+fn the_request_that_asked_for_an_upgrade_is_answered_on_stream_1() {
+    let mut scene = Scene::on(STORE);
+    scene.get(1, 5, 0, "/before").answer(2, 5, 0, 200).get(3, 5, 1, "/");
+    scene.tell(spoken(Protocol::Http, event(STORE, 4, 5, ProbeEventKind::Upgraded { index: 1 })));
+    let mut conn = Conn { scene: &mut scene, id: 5 };
+    conn.server(8, 1, true, &[(":status", "503")]).get(9, 3, "/again").server(10, 3, true, &[(":status", "204")]);
+    let edge = scene.result();
+    assert_eq!((edge.attempts, edge.pending, failures(&edge)), (3, 0, vec![(Failure::Status, 1)]));
+    assert_eq!(statuses(&edge), [("200", 1), ("204", 1), ("503", 1)]);
+    assert_eq!(edge.told_status.values().sum::<u64>(), 2, "the kernel does not count these by code");
+    assert_eq!(edge.latency_ns, [MS, 5 * MS, MS]);
+    assert_eq!(scene.tracker.stats().mismatches, Default::default());
+}

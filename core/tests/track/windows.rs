@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use stormdrill_core::event::{Close, ConnectFailure, ProbeEventKind};
+use stormdrill_core::edge::Protocol;
+use stormdrill_core::event::{Close, ConnectFailure, HeadPiece, ProbeEvent, ProbeEventKind};
 use stormdrill_core::track::TrackConfig;
 use stormdrill_core::window::{Failure, PhaseName};
 
@@ -183,6 +184,29 @@ fn failed_connects_are_counted_by_reason() {
     let expected = BTreeMap::from([(ConnectFailure::Refused, 2), (ConnectFailure::TimedOut, 1)]);
     assert_eq!(edge.connect_failures, expected);
     assert_eq!(scene.tracker.open_connections(STORE), 0);
+}
+
+#[test]
+fn logins_that_are_answered_with_an_error_are_failed_connects_with_a_status_and_no_attempts() {
+    let mut scene = Scene::on(STORE);
+    let error = b"\x17\0\0\0\xff\x10\x04Too many connections";
+    let mut tell = |ms, conn, offset: usize, bytes: &[u8], complete| {
+        let piece = HeadPiece { offset: u32::try_from(offset).unwrap(), bytes: bytes.to_vec(), complete, truncated: false };
+        let kind = ProbeEventKind::TurnedAway { piece };
+        scene.tell(ProbeEvent { protocol: Some(Protocol::Mysql), ..event(STORE, ms, conn, kind) });
+    };
+    tell(1, 1, 0, error, true);
+    // Cut in two, after the end of another message.
+    tell(2, 2, 0, b"\x4a", false);
+    tell(3, 2, 0, &error[..6], false);
+    tell(4, 2, 6, &error[6..], true);
+    // Of which nothing is known.
+    tell(5, 3, 30, b"connections", true);
+    let edge = scene.result();
+    assert_eq!(edge.connect_failures, BTreeMap::from([(ConnectFailure::TurnedAway, 3)]));
+    assert_eq!(edge.turned_away, BTreeMap::from([("err:1040".to_owned(), 2), ("err:other".to_owned(), 1)]));
+    assert_eq!(edge.status, edge.turned_away);
+    assert_eq!((edge.attempts, edge.pending, failures(&edge)), (0, 0, vec![]));
 }
 
 #[test]

@@ -34,6 +34,8 @@ mod packet;
 mod rings;
 #[path = "../probe/scratch.rs"]
 mod scratch;
+#[path = "../probe/tls.rs"]
+mod tls;
 #[path = "../probe/turn.rs"]
 mod turn;
 #[path = "../probe/watch.rs"]

@@ -3,7 +3,7 @@
 use aya_ebpf::{EbpfContext, bindings::__sk_buff, maps::ProgramArray, programs::SkBuffContext};
 use stormdrill_wire::{
     abi::protocol,
-    detect::{self, LOOKS, MORE, Opening, PASS},
+    detect::{self, BY_TEXT, INLINE, LOOKS, MORE, Opening, PASS},
     flow::{Flow, Place, Stretch},
     read::Payload as _,
 };
@@ -84,6 +84,10 @@ fn look_at(ctx: &SkBuffContext, programs: &ProgramArray) {
                 hook::to_ring(ctx, scratch, flow, programs);
                 return;
             }
+        }
+        if found == INLINE {
+            (*book).looked = BY_TEXT;
+            found = protocol::REDIS;
         }
         let protocol = if found == PASS { protocol::UNKNOWN } else { found & 7 };
         (*book).protocol = protocol;

@@ -88,7 +88,7 @@ impl Sender {
         record.submit(BPF_RB_NO_WAKEUP as u64);
     }
 
-    /// A record without data, about a stream.
+    /// A record without data.
     #[inline(always)]
     pub fn bare(&self, book: *const Book, subject: Subject) {
         let Some(mut record) = EVENTS.reserve::<EventHeader>(0) else {
@@ -102,7 +102,7 @@ impl Sender {
 
     /// A piece of a message with up to `body` bytes of what follows it, as far as the capture limits allow.
     #[inline(always)]
-    pub fn piece(&self, source: &Source, book: *const Book, subject: Subject, piece: Piece, body: u32, scratch: *mut u64) {
+    pub fn piece(&self, source: &impl Fetch, book: *const Book, subject: Subject, piece: Piece, body: u32, scratch: *mut u64) {
         let is_head = subject.kind <= kind::RESPONSE;
         let limit = if subject.kind == kind::REQUEST { REQUEST_CAPTURE } else { RESPONSE_CAPTURE };
         let room = if is_head { HEAD_CAPTURE.saturating_sub(piece.offset) } else { RESPONSE_CAPTURE };
@@ -134,7 +134,7 @@ impl Sender {
 
     /// Sizes of reservations are constants to the verifier, hence the classes.
     #[inline(always)]
-    fn send<const N: usize>(&self, source: &Source, from: u32, len: u32, book: *const Book, subject: Subject, offset: u32) -> bool {
+    fn send<const N: usize>(&self, source: &impl Fetch, from: u32, len: u32, book: *const Book, subject: Subject, offset: u32) -> bool {
         let Some(mut record) = EVENTS.reserve::<Record<N>>(0) else {
             return false;
         };
@@ -152,6 +152,15 @@ impl Sender {
     }
 }
 
+/// What the bytes of a record are copied from.
+pub trait Fetch {
+    /// Copies `len` (1 to `N`) bytes from a sequence number; whether that worked.
+    ///
+    /// # Safety
+    /// `to` must have room for `N` bytes.
+    unsafe fn copy<const N: usize>(&self, from: u32, to: *mut u8, len: u32) -> bool;
+}
+
 /// Where the bytes of a record are.
 pub struct Source {
     pub skb: *mut __sk_buff,
@@ -165,11 +174,7 @@ pub struct Source {
     pub key: u64,
 }
 
-impl Source {
-    /// Copies `len` (1 to `N`) bytes from a sequence number; whether that worked.
-    ///
-    /// # Safety
-    /// `to` must have room for `N` bytes.
+impl Fetch for Source {
     #[inline(always)]
     unsafe fn copy<const N: usize>(&self, from: u32, to: *mut u8, len: u32) -> bool {
         // SAFETY: the caller's.

@@ -8,7 +8,7 @@ use aya_ebpf::{
     helpers::generated::bpf_get_socket_cookie,
 };
 use stormdrill_wire::{
-    abi::{Addresses, MAX_NAMED_EDGES, Settings, close, health, kind, role},
+    abi::{Addresses, MAX_NAMED_EDGES, Settings, close, health, kind, protocol, role},
     conn::{Book, Conn},
 };
 
@@ -17,7 +17,7 @@ use crate::{
     events::{Sender, Subject},
     maps::FOUND,
     packet::{self, Segment},
-    rings, turn,
+    rings, tls, turn,
 };
 
 const SYN_RECV: u32 = 3;
@@ -121,7 +121,12 @@ pub unsafe fn closed(book: *mut Book, sender: &Sender, flags: u32) {
         if (*book).awaits() && (seen_in | seen_out) & Book::RST == 0 && by_server & Book::FIN == 0 {
             return;
         }
+        // What was read of it as plaintext may still be on its way to the program.
+        if (*book).protocol == protocol::TLS && (seen_in | seen_out) & Book::RST == 0 && seen_in & seen_out & Book::FIN == 0 {
+            return;
+        }
         (*book).life |= Book::CLOSE_SENT;
+        tls::settle(book, sender.counters);
         // Where both have closed, the client was first, or this would have been told before.
         let client_first = seen_in & seen_out & Book::FIN != 0;
         let how = if seen_in & Book::RST != 0 {

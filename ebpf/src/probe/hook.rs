@@ -56,61 +56,69 @@ struct Arrival {
 /// Looks at one packet.
 #[inline(always)]
 pub fn see(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray, burst: Called, wait: Called) -> i32 {
-    dispatch(ctx, incoming, programs, burst, wait);
-    leave(ctx)
+    if let Some(conn) = dispatch(ctx, incoming, programs, burst, wait) {
+        end_turn(ctx, conn);
+    }
+    PASS
 }
 
 /// What a packet's last program does: what it reads may be read by others again.
 #[inline(always)]
 pub fn leave(ctx: &SkBuffContext) -> i32 {
     let skb: *mut __sk_buff = ctx.as_ptr().cast();
-    // SAFETY: the context; a non-null value of the storage map.
-    unsafe {
-        let scratch = Scratch::of(skb);
-        if scratch.is_held()
-            && let Some(conn) = conns::of(skb)
-        {
-            scratch.set_held(false);
-            turn::give_back(conn);
-        }
+    // SAFETY: the context.
+    if unsafe { Scratch::of(skb).is_held() }
+        && let Some(conn) = conns::of(skb)
+    {
+        end_turn(ctx, conn);
     }
     PASS
 }
 
+/// The same where the connection is at hand.
 #[inline(always)]
-fn dispatch(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray, burst: Called, wait: Called) {
+fn end_turn(ctx: &SkBuffContext, conn: *mut Conn) {
+    // SAFETY: the context; a non-null value of the storage map.
+    unsafe {
+        let scratch = Scratch::of(ctx.as_ptr().cast());
+        if scratch.is_held() {
+            scratch.set_held(false);
+            turn::give_back(conn);
+        }
+    }
+}
+
+/// Reads what this program can, or has another one read; the connection, if this program is the last.
+#[inline(always)]
+fn dispatch(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray, burst: Called, wait: Called) -> Option<*mut Conn> {
     let skb: *mut __sk_buff = ctx.as_ptr().cast();
     // SAFETY: the context; the arrays hold programs of this type only; `conn` is a non-null value of the storage map.
     unsafe {
         let scratch = Scratch::of(skb);
         let conn = if scratch.stage() == stage::ENTRY {
-            let Some(arrival) = arrival(ctx, incoming) else {
-                return;
-            };
+            let arrival = arrival(ctx, incoming)?;
             let conn = conns::get(arrival.sk);
             if conn.is_null() || conns::is_unfinished(conn) {
                 if arrival.segment.len > 0 || arrival.segment.flags & (packet::FIN | packet::RST) != 0 {
                     programs.tail_call(ctx, program::ADOPT);
                 }
-                return;
+                return None;
             }
             if !enter(skb, scratch, conn, &arrival.segment, incoming, wait) {
-                return;
+                return None;
             }
             if scratch.stage() == stage::RING {
                 programs.tail_call(ctx, program::ORDER);
-                return;
+                return Some(conn);
             }
             conn
-        } else if let Some(conn) = conns::of(skb) {
-            conn
         } else {
-            return;
+            conns::of(skb)?
         };
         let protocol = (*conn).book.protocol;
         if protocol == protocol::HTTP1 {
             observe::<Machine>(ctx, scratch, conn, programs, burst);
-            return;
+            return Some(conn);
         }
         let place = if protocol == protocol::ANY {
             program::DETECT
@@ -120,6 +128,7 @@ fn dispatch(ctx: &SkBuffContext, incoming: bool, programs: &ProgramArray, burst:
             protocol as u32
         };
         programs.tail_call(ctx, place);
+        Some(conn)
     }
 }
 

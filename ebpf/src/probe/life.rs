@@ -7,14 +7,14 @@ use aya_ebpf::{
     helpers::{bpf_sock_ops_cb_flags_set, bpf_tcp_sock, generated::bpf_get_socket_cookie},
 };
 use stormdrill_wire::{
-    abi::{Addresses, EdgeCounters, MAX_NAMED_EDGES, close, failure, health, kind, role},
+    abi::{Addresses, EdgeCounters, MAX_NAMED_EDGES, close, failure, health, kind, protocol, role},
     conn::{Book, Conn, side},
 };
 
 use crate::{
     classify, conns, count, early,
     events::{Sender, Subject},
-    rings,
+    rings, tls,
 };
 
 const CONNECT: u32 = 3;
@@ -166,7 +166,9 @@ unsafe fn changed(ops: *mut bpf_sock_ops, sk: *mut bpf_sock) {
         // A requester that closes with no question open is done at once. One that has asked may still read the answer, and a server
         // may have its answer in the send queue: their ends count when the connection is gone.
         let by_requester = ((*book).role == role::DOWNSTREAM) == (new == FIN_WAIT1);
-        let final_word = new == CLOSE || if by_requester { !(*book).awaits() } else { new == CLOSE_WAIT };
+        // What was read of it as plaintext may still be on its way to the program.
+        let encrypted = (*book).protocol == protocol::TLS;
+        let final_word = new == CLOSE || !encrypted && if by_requester { !(*book).awaits() } else { new == CLOSE_WAIT };
         if final_word && (*book).life & Book::CLOSE_SENT == 0 {
             (*book).life |= Book::CLOSE_SENT;
             if events {
@@ -175,6 +177,7 @@ unsafe fn changed(ops: *mut bpf_sock_ops, sk: *mut bpf_sock) {
             }
         }
         if new == CLOSE {
+            tls::settle(book, sender.counters);
             count::add(&raw mut (*sender.counters).connections_closed, 1);
             rings::free((*book).cookie << 1);
             rings::free((*book).cookie << 1 | 1);

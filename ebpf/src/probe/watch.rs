@@ -13,6 +13,7 @@ use crate::{
     count,
     events::{Sender, Source, Subject},
     scratch::Scratch,
+    tls,
 };
 
 /// Books what a run finds.
@@ -45,6 +46,11 @@ impl Sink for Watch {
             if note.kind == 0 || !count::wants_events(flags) || (*self.book).edge as usize >= MAX_NAMED_EDGES {
                 return;
             }
+            let subject = Subject { kind: note.kind, index: note.index, status: note.status, flags: note.flags };
+            if note.bare {
+                Sender { epoch, counters }.bare(self.book, subject);
+                return;
+            }
             let end = (*self.flow).stretch.end;
             let here = end.wrapping_sub(piece.to);
             let body = if note.body > here { here } else { note.body };
@@ -56,7 +62,6 @@ impl Sink for Watch {
                 source: (*self.flow).stretch.source,
                 key: self.key,
             };
-            let subject = Subject { kind: note.kind, index: note.index, status: note.status, flags: note.flags };
             let forget = &raw mut (*self.flow).stretch.scratch;
             Sender { epoch, counters }.piece(&source, self.book, subject, piece, body, forget);
         }
@@ -84,11 +89,22 @@ impl Sink for Watch {
 /// The pointers are into socket storage and the counters map.
 #[inline(always)]
 pub unsafe fn count_protocol(book: *mut Book, counters: *mut EdgeCounters, protocol: u8) {
+    // SAFETY: the caller's.
+    unsafe {
+        if (*book).counted == 0 && !(protocol == protocol::TLS && tls::counts_later(book)) {
+            count_as(book, counters, protocol);
+        }
+    }
+}
+
+/// Counts a connection that was not counted yet.
+///
+/// # Safety
+/// As `count_protocol`.
+#[inline(always)]
+pub unsafe fn count_as(book: *mut Book, counters: *mut EdgeCounters, protocol: u8) {
     // SAFETY: the caller's; the index is masked.
     unsafe {
-        if (*book).counted != 0 {
-            return;
-        }
         (*book).counted = 1;
         count::add((&raw mut (*counters).protocols).cast::<u64>().add(protocol as usize & (protocol::COUNT - 1)), 1);
         if protocol >= protocol::TLS {
@@ -101,13 +117,15 @@ pub unsafe fn count_protocol(book: *mut Book, counters: *mut EdgeCounters, proto
 /// # Safety
 /// The pointer is into the counters map.
 #[inline(always)]
-unsafe fn count_message(counters: *mut EdgeCounters, note: &Note) {
+pub unsafe fn count_message(counters: *mut EdgeCounters, note: &Note) {
     // SAFETY: the caller's.
     unsafe {
         if note.tally == tally::REQUEST {
             count::add(&raw mut (*counters).requests, note.times as u64);
         } else if note.tally == tally::STATUS {
             count::response(counters, note.status);
+        } else if note.tally == tally::TURNED_AWAY {
+            count::add(&raw mut (*counters).connect_failures, 1);
         } else {
             count::add(&raw mut (*counters).responses, 1);
             if note.tally == tally::OUTCOME {

@@ -5,7 +5,7 @@
 )]
 
 use super::words::{big_endian, letters};
-use super::{CHUNKED, CONNECT, CR, HAS_LENGTH, HEAD, KNOWN, Machine, RESPONSE, Step, TENTATIVE, phase};
+use super::{CHUNKED, CONNECT, CR, H2C, HAS_LENGTH, HEAD, KNOWN, Machine, RESPONSE, Step, TENTATIVE, phase};
 
 const CONTENT_LENGTH: &[u8] = b"content-length";
 const TRANSFER_ENCODING: &[u8] = b"transfer-encoding";
@@ -43,7 +43,8 @@ impl Machine {
             phase::NAME_LENGTH => self.name(b, CONTENT_LENGTH.len() as u8, phase::LENGTH),
             phase::NAME_ENCODING => self.name(b, TRANSFER_ENCODING.len() as u8, phase::ENCODING),
             phase::LENGTH => self.length(b),
-            _ => self.encoding(b),
+            phase::ENCODING => self.encoding(b),
+            _ => self.switch(b),
         }
     }
 
@@ -149,13 +150,43 @@ impl Machine {
             return Step::More;
         }
         if b == b'\n' {
-            return self.headers_follow();
+            self.headers_follow();
+            if self.status == 101 {
+                self.acc = b as u64;
+                self.set_phase(phase::SWITCH);
+            }
+            return Step::More;
         }
         if b != b' ' && b != b'\r' {
             return Step::Fail;
         }
+        self.reason_follows();
+        Step::More
+    }
+
+    /// The status is known, and its line goes on.
+    #[inline(always)]
+    pub(super) fn reason_follows(&mut self) {
         self.headers_follow();
-        self.set_phase(phase::LINE);
+        self.set_phase(if self.status == 101 { phase::SWITCH } else { phase::LINE });
+    }
+
+    /// The rest of a 101's head: `acc` has its last bytes. Only `upgrade` can have `h2c` for a value.
+    #[inline(always)]
+    fn switch(&mut self, b: u8) -> Step {
+        let before = self.acc;
+        self.acc = before << 8 | b as u64;
+        if b != b'\n' {
+            return Step::More;
+        }
+        if before as u8 == b'\n' || before as u16 == u16::from_be_bytes(*b"\n\r") {
+            return Step::Complete;
+        }
+        let value = if before as u8 == b'\r' { before >> 8 } else { before };
+        let lead = (value >> 24) as u8;
+        if value & 0xff_ffff | 0x20_0020 == big_endian(b"h2c") && (lead == b' ' || lead == b':' || lead == b'\t') {
+            self.flags |= H2C;
+        }
         Step::More
     }
 

@@ -40,7 +40,7 @@ unsafe impl Recogniser for Machine {
     fn complete(&mut self, book: &mut Book, side: usize) -> Note {
         let declared = self.declared_body();
         let body = if declared > u32::MAX as u64 { u32::MAX } else { declared as u32 };
-        let (note, follows) = if side == side::REQUEST { (request(book, self), Body::AsDeclared) } else { response(book, self.status()) };
+        let (note, follows) = if side == side::REQUEST { (request(book, self), Body::AsDeclared) } else { response(book, self) };
         self.finish_head(follows);
         Note { body, ..note }
     }
@@ -90,7 +90,7 @@ unsafe impl Recogniser for Machine {
 
     #[inline(always)]
     fn part(&self, book: &Book, side: usize) -> Note {
-        if side == side::RESPONSE && !(self.status_known() && self.status() >= 200) {
+        if side == side::RESPONSE && !(self.status_known() && is_read(self.status())) {
             return Note::NONE;
         }
         Note { status: if side == side::RESPONSE { self.status() } else { 0 }, ..part_of(book, side) }
@@ -112,12 +112,19 @@ fn request(book: &mut Book, machine: &Machine) -> Note {
 }
 
 #[inline(always)]
-fn response(book: &mut Book, status: u16) -> (Note, Body) {
+fn response(book: &mut Book, machine: &Machine) -> (Note, Body) {
+    let status = machine.status();
     if status < 200 && status != 101 {
         return (Note::NONE, Body::None);
     }
     let index = book.response_count;
     let orphan = index == book.request_count;
+    if machine.is_to_h2c() {
+        // The request is stream 1 from here on, and its response comes there.
+        book.of_requests = 1;
+        let kind = if orphan { 0 } else { kind::UPGRADED };
+        return (Note { kind, bare: true, turn: protocol::HTTP2, index, ..Note::NONE }, Body::None);
+    }
     if !orphan {
         book.response_count = index.wrapping_add(1);
     }
@@ -131,5 +138,12 @@ fn response(book: &mut Book, status: u16) -> (Note, Body) {
         Body::AsDeclared
     };
     let kind = if orphan { 0 } else { kind::RESPONSE };
-    (Note { kind, tally: tally::STATUS, flags: EventHeader::COMPLETE, status, index, ..Note::NONE }, body)
+    (Note { kind, tally: tally::STATUS, flags: EventHeader::COMPLETE, bare: !is_read(status), status, index, ..Note::NONE }, body)
+}
+
+/// Whether an answer with this status says more by its head: how long to wait before the next attempt (RFC 9110, 10.2.3).
+#[inline(always)]
+#[must_use]
+pub const fn is_read(status: u16) -> bool {
+    status == 429 || status == 503 || status.wrapping_sub(300) < 100
 }

@@ -4,8 +4,8 @@
     reason = "lanes of words and sequence numbers are meant to be cut; checked conversions could panic"
 )]
 
-use super::words::{bytes_below, bytes_equal, first_marked, letters};
-use super::{CR, Machine, RESPONSE, Step, Window, phase};
+use super::words::{ONES, TOPS, bytes_below, bytes_equal, decimal, first_marked, letters};
+use super::{CR, HAS_LENGTH, Machine, RESPONSE, Step, Window, phase};
 
 /// Sets bit 5 where there are letters in `content-`, `length:` and `transfer`: lower case.
 const CONTENT_CASE: u64 = 0x0020_2020_2020_2020;
@@ -19,13 +19,16 @@ impl Machine {
     pub(super) fn stride(&mut self, phase: u8, window: &impl Window, at: u32, left: u32) -> (u32, Step) {
         let word = window.word(at);
         if phase == phase::LINE {
-            return (self.in_line(word, window.word(at + 8), left), Step::More);
+            return (self.in_line(word, window, at, left), Step::More);
         }
         if phase == phase::LINE_START {
-            return self.new_line(word, window.word(at + 8), left);
+            return self.new_line(word, window, at, left);
         }
         if phase == phase::TARGET {
-            return self.in_target(word, left);
+            return self.in_target(word, window.word(at + 8), left);
+        }
+        if phase == phase::LENGTH {
+            return (self.whole_length(word, left), Step::More);
         }
         if phase == phase::START && left >= 16 {
             let taken = if self.flags & RESPONSE != 0 { self.status_line(word, window.word(at + 8)) } else { self.get(word) };
@@ -34,16 +37,24 @@ impl Machine {
         (0, Step::More)
     }
 
-    /// Up to sixteen bytes of a line, or as many as it still has.
+    /// Up to thirty-two bytes of a line, or as many as it still has.
     #[inline(always)]
-    pub(super) fn in_line(&mut self, word: u64, more: u64, left: u32) -> u32 {
+    fn in_line(&mut self, word: u64, window: &impl Window, at: u32, left: u32) -> u32 {
         let mut before = 0;
         let mut ends = bytes_equal(word, b'\n');
         if ends == 0 {
             before = 8;
-            ends = bytes_equal(more, b'\n');
+            ends = bytes_equal(window.word(at + 8), b'\n');
+            if ends == 0 {
+                before = 16;
+                ends = bytes_equal(window.word(at + 16), b'\n');
+                if ends == 0 {
+                    before = 24;
+                    ends = bytes_equal(window.word(at + 24), b'\n');
+                }
+            }
         }
-        let taken = if ends == 0 { 16 } else { before + first_marked(ends) + 1 };
+        let taken = if ends == 0 { 32 } else { before + first_marked(ends) + 1 };
         if taken > left {
             // What was looked at beyond is not there.
             self.grow(left as u16);
@@ -58,7 +69,7 @@ impl Machine {
 
     /// The beginning of a header line: the end of the head, one of the two names that matter, or neither.
     #[inline(always)]
-    pub(super) fn new_line(&mut self, word: u64, more: u64, left: u32) -> (u32, Step) {
+    fn new_line(&mut self, word: u64, window: &impl Window, at: u32, left: u32) -> (u32, Step) {
         let first = word as u8;
         if first == b'\r' || first == b'\n' {
             if left >= 2 && word as u16 == u16::from_le_bytes(*b"\r\n") {
@@ -72,7 +83,7 @@ impl Machine {
             if left < 16 {
                 return (0, Step::More);
             }
-            if word | CONTENT_CASE == letters(b"content-", 0) && (more | LENGTH_CASE) << 8 == letters(b"length:", 0) << 8 {
+            if word | CONTENT_CASE == letters(b"content-", 0) && (window.word(at + 8) | LENGTH_CASE) << 8 == letters(b"length:", 0) << 8 {
                 self.grow(15);
                 self.begin_value(phase::LENGTH);
                 return (15, Step::More);
@@ -82,17 +93,44 @@ impl Machine {
             }
         }
         self.set_phase(phase::LINE);
-        (self.in_line(word, more, left), Step::More)
+        (self.in_line(word, window, at, left), Step::More)
     }
 
-    /// Eight bytes of a target and version, or its end.
+    /// The whole value of `content-length` where it is one to five digits and the end of the line, after one space or none.
     #[inline(always)]
-    pub(super) fn in_target(&mut self, word: u64, left: u32) -> (u32, Step) {
+    fn whole_length(&mut self, word: u64, left: u32) -> u32 {
+        if left < 8 || self.acc != 0 || self.flags & HAS_LENGTH != 0 {
+            return 0;
+        }
+        let space = (word as u8 == b' ') as u32;
+        let word = word >> (8 * space);
+        let digits = word ^ (ONES * b'0' as u64);
+        let count = first_marked((((digits & !TOPS) + ONES * 0x76) | digits) & TOPS);
+        if count == 0 || count > 5 || (word >> (8 * (count & 7))) as u16 != u16::from_le_bytes(*b"\r\n") {
+            return 0;
+        }
+        self.flags |= HAS_LENGTH;
+        self.acc = decimal(digits << ((64 - 8 * count) & 63));
+        let taken = space + count + 2;
+        self.grow(taken as u16);
+        self.set_phase(phase::LINE_START);
+        taken
+    }
+
+    /// Eight or sixteen bytes of a target and version, or its end.
+    #[inline(always)]
+    fn in_target(&mut self, word: u64, more: u64, left: u32) -> (u32, Step) {
         if left < 8 || self.flags & CR != 0 {
             return (0, Step::More);
         }
         let controls = bytes_below(word, 0x20);
         if controls == 0 {
+            if left >= 16 && bytes_below(more, 0x20) == 0 {
+                self.at = (word >> 56) as u8;
+                self.acc = more.swap_bytes();
+                self.grow(16);
+                return (16, Step::More);
+            }
             self.at = self.acc as u8;
             self.acc = word.swap_bytes();
             self.grow(8);
@@ -112,7 +150,7 @@ impl Machine {
 
     /// `GET `, the most frequent beginning.
     #[inline(always)]
-    pub(super) fn get(&mut self, word: u64) -> u32 {
+    fn get(&mut self, word: u64) -> u32 {
         if word as u32 as u64 != letters(b"GET ", 0) {
             return 0;
         }
@@ -124,7 +162,7 @@ impl Machine {
 
     /// `HTTP/1.x NNN` and the byte after it.
     #[inline(always)]
-    pub(super) fn status_line(&mut self, word: u64, more: u64) -> u32 {
+    fn status_line(&mut self, word: u64, more: u64) -> u32 {
         let minor = (word >> 56) as u8;
         let after = (more >> 32) as u8;
         if word << 8 != letters(b"HTTP/1.", 0) << 8 || minor.wrapping_sub(b'0') > 9 || more as u8 != b' ' {
@@ -139,8 +177,7 @@ impl Machine {
         self.begin();
         self.grow(13);
         self.status = hundreds as u16 * 100 + tens as u16 * 10 + ones as u16;
-        self.headers_follow();
-        self.set_phase(phase::LINE);
+        self.reason_follows();
         13
     }
 }

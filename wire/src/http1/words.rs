@@ -47,3 +47,11 @@ pub(crate) const fn first_marked(marks: u64) -> u32 {
 pub(crate) const fn bytes_below(word: u64, limit: u8) -> u64 {
     word.wrapping_sub(ONES * limit as u64) & !word & TOPS
 }
+
+/// The number that eight decimal digits are, each a byte of 0 to 9, the first one lowest.
+#[inline(always)]
+pub(crate) const fn decimal(digits: u64) -> u64 {
+    let pairs = digits.wrapping_mul(10 << 8 | 1) >> 8 & 0x00ff_00ff_00ff_00ff;
+    let fours = pairs.wrapping_mul(100 << 16 | 1) >> 16 & 0x0000_ffff_0000_ffff;
+    fours.wrapping_mul(10_000 << 32 | 1) >> 32
+}

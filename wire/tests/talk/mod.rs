@@ -2,7 +2,10 @@
 #![allow(unreachable_pub, reason = "the module is one of each test's own")]
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use stormdrill_wire::abi::outcome;
+#[path = "../corpus/mod.rs"]
+mod corpus;
+
+use stormdrill_wire::abi::{kind, outcome};
 use stormdrill_wire::conn::side::{REQUEST, RESPONSE};
 use stormdrill_wire::recogniser::{Note, Piece, tally};
 use stormdrill_wire::replay::{Observer, Replay};
@@ -17,6 +20,9 @@ pub fn client(bytes: impl AsRef<[u8]>) -> Turn {
 pub fn server(bytes: impl AsRef<[u8]>) -> Turn {
     (RESPONSE, bytes.as_ref().to_vec())
 }
+
+/// Where the bytes of an error are kept that turned a login away: no response has this number.
+const TOLD_OF_TURNING_AWAY: u32 = u32::MAX;
 
 /// All that was told, and the bytes that belong to it.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -34,7 +40,8 @@ impl Observer for Told {
         }
         if note.kind != 0 {
             let bytes = &self.streams[side][piece.from as usize..piece.to as usize];
-            let head = self.heads.entry((side, note.index)).or_default();
+            let index = if note.kind == kind::TURNED_AWAY { TOLD_OF_TURNING_AWAY } else { note.index };
+            let head = self.heads.entry((side, index)).or_default();
             // A request that turned out to be none is begun again.
             head.truncate(piece.offset as usize);
             if side == REQUEST || head.len() == piece.offset as usize {
@@ -51,8 +58,23 @@ impl Told {
     }
 }
 
+/// Keeps a conversation for the corpus where `STORMDRILL_RECORD` names a folder; see `tests/corpus`.
+pub fn record(start: &Replay, turns: &[Turn]) {
+    let Some(folder) = std::env::var_os("STORMDRILL_RECORD") else { return };
+    let late = start.conn().flows[0].flags != 0;
+    let talk =
+        corpus::Talk { pin: start.conn().book.protocol, late, turns: turns.iter().filter(|turn| !turn.1.is_empty()).cloned().collect() };
+    if talk.len() <= corpus::LONGEST {
+        let bytes = talk.write();
+        let name = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+        std::fs::create_dir_all(&folder).expect("the folder can be made");
+        std::fs::write(std::path::Path::new(&folder).join(format!("{name:016x}")), bytes).expect("the folder can be written to");
+    }
+}
+
 /// Feeds a conversation in pieces of a length.
 pub fn feed(mut replay: Replay, turns: &[Turn], piece: usize) -> (Replay, Told) {
+    record(&replay, turns);
     let mut told = Told::default();
     for (side, bytes) in turns {
         for segment in bytes.chunks(piece) {
@@ -87,4 +109,13 @@ pub fn check_from(start: &Replay, turns: &[Turn], requests: u64, errors: &[bool]
         }
     }
     whole
+}
+
+/// A login that is answered with `error`, after so many requests that will never be answered; whatever the pieces.
+pub fn check_turned_away(turns: &[Turn], error: &[u8], requests: u64) {
+    for piece in [usize::MAX, 1, 2, 3, 5, 7, 11, 64] {
+        let (replay, told) = feed(Replay::new([0, 0]), turns, piece);
+        assert_eq!((replay.requests, replay.responses, replay.turned_away), (requests, 0, 1), "pieces of {piece}");
+        assert_eq!(told.heads[&(RESPONSE, TOLD_OF_TURNING_AWAY)], error, "pieces of {piece}");
+    }
 }

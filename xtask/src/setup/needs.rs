@@ -75,6 +75,7 @@ pub(super) const NEEDS: &[Need] = &[
     need(Part::Test, "pgbench", "postgresql"),
     need(Part::Test, "h2load", "nghttp2-client"),
     need(Part::Test, "nghttpd", "nghttp2-server"),
+    need(Part::Test, "nghttpx", "nghttp2-proxy"),
     need(Part::Seeds, "nginx", "nginx"),
     need(Part::Seeds, "haproxy", "haproxy"),
     need(Part::Seeds, "redis-server", "redis-server"),

@@ -25,7 +25,7 @@ pub(crate) fn success_share(edge: usize, windows: &[&Window]) -> Option<Share> {
 
 /// Failures that said so, of all; `None` without a failure.
 ///
-/// A requester that gave up and an attempt that is still open hung: nobody told them. A refused connect is told, one that timed out is not.
+/// A requester that gave up and an attempt that is still open hung: nobody told them. A connect that is refused, or a login that is, is told; one that timed out is not.
 pub(crate) fn explicit_share(edge: usize, windows: &[&Window]) -> Option<Share> {
     let (mut told, mut hung) = (0, 0);
     for (_, counts) in of_edge(edge, windows) {
@@ -37,7 +37,7 @@ pub(crate) fn explicit_share(edge: usize, windows: &[&Window]) -> Option<Share> 
         }
         for (reason, count) in &counts.connect_failures {
             match reason {
-                ConnectFailure::Refused => told += count,
+                ConnectFailure::Refused | ConnectFailure::TurnedAway => told += count,
                 ConnectFailure::TimedOut => hung += count,
                 // Unreachable, interrupted, closed by the caller: it cannot be said which.
                 ConnectFailure::Other => {}

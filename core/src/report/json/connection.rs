@@ -27,7 +27,7 @@ pub struct ConnectionView {
     pub requests: u64,
     /// The retries among them.
     pub retries: u64,
-    /// Segments that TCP sent again, over its whole life; `null` once it has ended, or if it is in another network namespace.
+    /// Segments that TCP sent again, over its whole life; `null` once it has ended, or if its network namespace cannot be entered.
     pub tcp_retransmits: Option<u64>,
     /// Smoothed round-trip time, milliseconds; `null` as above.
     pub rtt_ms: Option<f64>,

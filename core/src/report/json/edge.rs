@@ -47,7 +47,7 @@ pub struct EdgePhase {
     pub retries: RetriesView,
     /// Retries over attempts.
     pub retry_ratio: Option<f64>,
-    /// Answers by status.
+    /// Answers by status, and the errors that logins were answered with, which are no responses.
     pub status: BTreeMap<String, u64>,
     /// Failures by reason, each reason named.
     pub failures: BTreeMap<String, u64>,
@@ -199,6 +199,7 @@ struct Sum {
     status: BTreeMap<String, u64>,
     kernel_status: BTreeMap<String, u64>,
     told_status: BTreeMap<String, u64>,
+    turned_away: BTreeMap<String, u64>,
     ok: u64,
     errors: u64,
     connect_failures: BTreeMap<ConnectFailure, u64>,
@@ -231,6 +232,9 @@ impl Sum {
         for (status, count) in &edge.told_status {
             *self.told_status.entry(status.clone()).or_default() += count;
         }
+        for (status, count) in &edge.turned_away {
+            *self.turned_away.entry(status.clone()).or_default() += count;
+        }
         self.ok += edge.counts.ok;
         self.errors += edge.counts.errors;
         self.connect_failed += edge.counts.connect_failures;
@@ -248,7 +252,8 @@ impl Sum {
 }
 
 impl Sum {
-    /// The kernel's own counts, which no lost event changes. Where it counts errors as such, events name them; the rest is `other`.
+    /// The kernel's own counts, which no lost event changes. Where it counts errors as such, events name them; the rest is `other`. Errors of logins
+    /// are beside them: the kernel's exact count of those is among the failed connects.
     fn exact_status(&mut self) -> BTreeMap<String, u64> {
         let mut status = std::mem::take(&mut self.kernel_status);
         let mut unnamed = self.errors;
@@ -264,6 +269,9 @@ impl Sum {
             if count > 0 {
                 *status.entry(text).or_default() += count;
             }
+        }
+        for (text, count) in std::mem::take(&mut self.turned_away) {
+            *status.entry(text).or_default() += count;
         }
         status.retain(|_, count| *count > 0);
         status
@@ -286,13 +294,9 @@ pub(super) const fn retries(retries: Retries) -> RetriesView {
 
 /// All reasons. The kernel's count is exact; a failure whose event was lost is under `other`.
 fn connect_failures(all: u64, told: &BTreeMap<ConnectFailure, u64>) -> BTreeMap<String, u64> {
-    let of = |reason| told.get(&reason).copied().unwrap_or(0);
-    let (refused, timed_out) = (of(ConnectFailure::Refused), of(ConnectFailure::TimedOut));
-    let other = all.saturating_sub(refused + timed_out).max(of(ConnectFailure::Other));
-    [(ConnectFailure::Refused, refused), (ConnectFailure::TimedOut, timed_out), (ConnectFailure::Other, other)]
-        .into_iter()
-        .map(|(reason, count)| (reason.as_str().to_owned(), count))
-        .collect()
+    let unknown = all.saturating_sub(told.values().sum());
+    let of = |reason| told.get(&reason).copied().unwrap_or(0) + if reason == ConnectFailure::Other { unknown } else { 0 };
+    ConnectFailure::ALL.into_iter().map(|reason| (reason.as_str().to_owned(), of(reason))).collect()
 }
 
 /// All reasons, also those that did not occur: a missing key would read as unknown.

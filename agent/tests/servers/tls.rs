@@ -1,0 +1,159 @@
+//! Requests within TLS, counted by probes on OpenSSL, against what servers count for themselves.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use stormdrill::probe::{Health, Probe};
+use stormdrill_core::edge::Protocol;
+use tempfile::TempDir;
+
+use super::{Server, alone, attach, counts, free_port};
+use crate::lab::{run, wait_until};
+
+/// A key and a certificate for it in a directory.
+fn certify(dir: &Path) {
+    let (key, cert) = (dir.join("key.pem"), dir.join("cert.pem"));
+    let paths = ["-keyout", key.to_str().unwrap(), "-out", cert.to_str().unwrap()];
+    run("openssl", &[["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=localhost", "-days", "30"].as_slice(), &paths].concat());
+}
+
+/// An nginx that speaks TLS and writes a line for each request.
+fn nginx(protocols: &str, http2: bool) -> Server {
+    let (dir, port): (TempDir, u16) = (tempfile::tempdir().unwrap(), free_port());
+    certify(dir.path());
+    std::fs::write(dir.path().join("large"), vec![b'x'; 300_000]).unwrap();
+    let root = dir.path().display();
+    let http2 = if http2 { "http2" } else { "" };
+    let config = format!(
+        "daemon off; worker_processes 2; user root; pid {root}/pid; error_log stderr crit; events {{ worker_connections 512; }}
+         http {{ access_log {root}/log; keepalive_requests 1000000; client_body_temp_path {root}; proxy_temp_path {root};
+           fastcgi_temp_path {root}; uwsgi_temp_path {root}; scgi_temp_path {root}; ssl_certificate {root}/cert.pem; ssl_certificate_key {root}/key.pem;
+           ssl_protocols {protocols}; server {{ listen 127.0.0.1:{port} ssl {http2}; listen [::1]:{port} ssl {http2}; root {root};
+             location /small {{ return 200 \"hello\\n\"; }} location /busy {{ return 503; }} }} }}"
+    );
+    let path = dir.path().join("nginx.conf");
+    std::fs::write(&path, config).unwrap();
+    let mut command = Command::new("nginx");
+    command.arg("-c").arg(&path).args(["-e", "stderr"]);
+    Server::start(&mut command, dir, port)
+}
+
+/// Lines in the server's log.
+fn logged(server: &Server) -> u64 {
+    u64::try_from(std::fs::read_to_string(server.dir.path().join("log")).unwrap_or_default().lines().count()).unwrap()
+}
+
+/// Both edges have counted what the server has logged, answered, as a protocol and as nothing else, and nothing was missed.
+fn assert_read(probe: &mut Probe, server: &Server, made: u64, protocol: Protocol) {
+    wait_until("the server has logged everything", || logged(server) >= made);
+    assert_eq!(logged(server), made);
+    let health = probe.snapshot().unwrap().health;
+    for counts in counts(probe) {
+        assert_eq!((counts.requests, counts.responses), (made, made), "{health:?} {counts:?}");
+        assert!(counts.recognised.iter().all(|(found, _)| found == protocol), "{counts:?}");
+        assert_eq!(counts.recognised.iter().map(|(_, count)| count).sum::<u64>(), counts.connections_opened, "{counts:?}");
+    }
+    assert_eq!(Health { events_lost: 0, ..health }, Health::default(), "{:?}", counts(probe));
+}
+
+#[test]
+fn https_requests_are_counted_as_nginx_logs_them() {
+    alone(|| {
+        let server = nginx("TLSv1.2 TLSv1.3", false);
+        let mut probe = attach(server.port);
+        let (libraries, refused) = probe.tls_libraries().unwrap();
+        assert!(libraries > 0 && refused == 0, "{libraries} {refused}");
+        let url = |host: &str, path: &str| format!("https://{host}:{}/{path}", server.port);
+        let mut made = 0;
+        for (version, host, path, times) in
+            [("1.3", "127.0.0.1", "small", 50), ("1.2", "[::1]", "small", 50), ("1.3", "127.0.0.1", "large", 5), ("1.3", "127.0.0.1", "busy", 7)]
+        {
+            let globbed = format!("{}?[1-{times}]", url(host, path));
+            run("curl", &["-sk", "-o", "/dev/null", &format!("--tlsv{version}"), "--tls-max", version, "--http1.1", &globbed]);
+            made += times;
+            assert_read(&mut probe, &server, made, Protocol::Http);
+        }
+    });
+}
+/// A client of one connection that makes as many requests as it is told to, line by line. Python's calls are the `_ex` ones.
+struct Client {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Client {
+    const SCRIPT: &str = r#"
+import socket, ssl, sys
+context = ssl.create_default_context(); context.check_hostname = False; context.verify_mode = ssl.CERT_NONE
+stream = context.wrap_socket(socket.create_connection((sys.argv[1], int(sys.argv[2]))))
+reader = stream.makefile("rb")
+for line in sys.stdin:
+    for _ in range(int(line)):
+        stream.sendall(b"GET /small HTTP/1.1\r\nHost: a\r\nX-Filler: " + b"x" * 300 + b"\r\n\r\n")
+        length = 0
+        while (head := reader.readline()) != b"\r\n":
+            if head.lower().startswith(b"content-length:"): length = int(head.split(b":")[1])
+        assert reader.read(length) == b"hello\n"
+    print("done", flush=True)
+"#;
+
+    fn connect(host: &str, port: u16) -> Self {
+        let mut command = Command::new("python3");
+        command.args(["-c", Self::SCRIPT, host, &port.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        Self { child, answers }
+    }
+
+    fn ask(&mut self, times: u32) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{times}").unwrap();
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        assert_eq!(line, "done\n");
+    }
+
+    fn close(mut self) {
+        drop(self.child.stdin.take());
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn https_connections_that_were_open_before_are_read() {
+    alone(|| {
+        let server = nginx("TLSv1.2 TLSv1.3", false);
+        let mut before = ["127.0.0.1", "::1"].map(|host| Client::connect(host, server.port));
+        before.iter_mut().for_each(|client| client.ask(3));
+        wait_until("the server has logged everything", || logged(&server) == 6);
+        let mut probe = attach(server.port);
+        before.iter_mut().for_each(|client| client.ask(20));
+        let mut after = Client::connect("127.0.0.1", server.port);
+        after.ask(20);
+        wait_until("the server has logged everything", || logged(&server) == 66);
+        for counts in counts(&mut probe) {
+            assert_eq!((counts.requests, counts.responses), (60, 60), "{counts:?}");
+            assert_eq!(counts.recognised.iter().collect::<Vec<_>>(), [(Protocol::Http, 3)], "{counts:?}");
+        }
+        before.into_iter().for_each(Client::close);
+        after.close();
+        let health = probe.snapshot().unwrap().health;
+        assert_eq!(health, Health::default(), "{:?}", counts(&mut probe));
+    });
+}
+
+#[test]
+fn streams_within_tls_are_counted_as_h2load_counts_them() {
+    alone(|| {
+        let server = nginx("TLSv1.3", true);
+        let mut probe = attach(server.port);
+        let mut made = 0;
+        for (path, requests, clients, streams) in [("small", 5000, 10, 100), ("small", 200, 1, 1), ("large", 100, 5, 20)] {
+            let url = format!("https://127.0.0.1:{}/{path}", server.port);
+            let text = run("h2load", &["-n", &requests.to_string(), "-c", &clients.to_string(), "-m", &streams.to_string(), &url]);
+            assert!(text.contains(&format!("{requests} succeeded")), "{text}");
+            made += requests;
+            assert_read(&mut probe, &server, made, Protocol::Http2);
+        }
+    });
+}
