@@ -8,7 +8,7 @@ use aya_ebpf::{
 };
 use stormdrill_wire::{conn::Book, flow::Flow};
 
-use super::{Call, Key, Session, TLS_CALLS, TLS_NO_CALL, TLS_PROGRAMS, TLS_SESSIONS, direction, held, read::program, session, what};
+use super::{Call, Key, Session, TLS_CALLS, TLS_NO_CALL, TLS_PROGRAMS, TLS_SESSIONS, direction, either, held, read::program, session, what};
 
 /// A call of each kind begins.
 macro_rules! begins {
@@ -182,6 +182,7 @@ unsafe fn connect(call: *const Call, session: *mut Session) {
         while side < 2 {
             let flow = (&raw mut (*session).flows).cast::<Flow>().add(side);
             let direction = direction(role, side);
+            let direction = either(direction);
             let (held, next) = ((*session).held[direction], (*session).next[direction]);
             *flow = Flow::new(held);
             (*flow).flags = if begins { 0 } else { Flow::LATE };
@@ -196,24 +197,24 @@ unsafe fn connect(call: *const Call, session: *mut Session) {
 unsafe fn carried(call: *mut Call, session: *mut Session, direction: u32, amount: u32) {
     // SAFETY: the caller's pointers are into maps.
     unsafe {
-        let direction = direction as usize & 1;
-        let from = (*session).next[direction];
+        let direction = direction as usize;
+        let from = (*session).next[either(direction)];
         let to = from.wrapping_add(amount);
-        (*session).next[direction] = to;
+        (*session).next[either(direction)] = to;
         (*call).seq = from;
         let known = (*session).book.cookie != 0;
-        let side = self::direction((*session).book.role, direction);
+        let side = either(self::direction((*session).book.role, direction));
         let flow = (&raw mut (*session).flows).cast::<Flow>().add(side);
         if known && (*flow).stored == 0 {
             (*call).sides |= 1 << side;
-            (*session).held[direction] = to;
+            (*session).held[either(direction)] = to;
             return;
         }
-        if held::keep(call, direction as u32, (*session).held[direction], from, to) {
+        if held::keep(call, direction as u32, (*session).held[either(direction)], from, to) {
             return;
         }
         held::free(&(*call).key, direction as u64);
-        (*session).held[direction] = to;
+        (*session).held[either(direction)] = to;
         if known {
             (*flow).stored = 0;
             (*flow).give_up(to);
