@@ -52,6 +52,8 @@ pub mod what {
     pub const READ_EX: u32 = 3;
     pub const WRITE_EX: u32 = 4;
     pub const HANDSHAKE: u32 = 5;
+    /// A write whose bytes the process does not have.
+    pub const SEND_FILE: u32 = 6;
 }
 
 /// A thread's call of the library, and then the reading of what it carried.

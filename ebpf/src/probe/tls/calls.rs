@@ -29,6 +29,7 @@ begins! {
     tls_read_ex: READ_EX;
     tls_write_ex: WRITE_EX;
     tls_handshake: HANDSHAKE;
+    tls_send_file: SEND_FILE;
 }
 
 /// A call that carries plaintext ends.
@@ -89,7 +90,8 @@ fn begin(ctx: &ProbeContext, what: u32) {
             return;
         }
         (*call).key = Key { ssl, tgid: tgid() };
-        (*call).buf = buf;
+        // Nothing can be read at 0: what has to be read there is missing, and the body of a message need not be.
+        (*call).buf = if what == what::SEND_FILE { 0 } else { buf };
         (*call).out = out;
         (*call).cookie = 0;
         (*call).sides = 0;
@@ -150,7 +152,7 @@ unsafe fn amount(call: *const Call, what: u32, answer: i32) -> u32 {
     if answer <= 0 {
         return 0;
     }
-    if what == what::READ || what == what::WRITE {
+    if what == what::READ || what == what::WRITE || what == what::SEND_FILE {
         return answer as u32;
     }
     let mut amount = 0_u64;
@@ -222,4 +224,4 @@ unsafe fn carried(call: *mut Call, session: *mut Session, direction: u32, amount
     }
 }
 
-const _: () = assert!(what::READ & 1 == 1 && what::READ_EX & 1 == 1 && what::WRITE & 1 == 0 && what::WRITE_EX & 1 == 0);
+const _: () = assert!(what::READ & 1 == 1 && what::READ_EX & 1 == 1 && what::WRITE & 1 == 0 && what::WRITE_EX & 1 == 0 && what::SEND_FILE & 1 == 0);
