@@ -270,6 +270,13 @@ mod tests {
     }
 
     #[test]
+    fn a_urls_server_is_known_with_its_port() {
+        let servers = ["http://etcd:2379", "https://[::1]", "http://10.0.0.9/", "etcd:2379/x"].map(authority);
+        let expected = [Some("etcd:2379"), Some("[::1]:443"), Some("10.0.0.9:80"), None];
+        assert_eq!(servers.each_ref().map(Option::as_deref), expected);
+    }
+
+    #[test]
     fn a_refusal_says_what_is_wrong_and_where() {
         let body = r#"{"detail": "1 problem", "problems": [{"line": 3, "message": "no such key"}]}"#;
         let answer = Answer { status: StatusCode::UNPROCESSABLE_ENTITY, body: Bytes::from(body) };

@@ -195,3 +195,18 @@ impl Daemon {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+    use super::*;
+
+    #[test]
+    fn drills_spare_the_etcd_that_the_daemon_needs() {
+        let config =
+            stormdrill_core::playbook::serve::parse("etcd: {endpoints: [\"http://10.0.0.9:2379\", \"https://etcd-2\"]}\n").unwrap();
+        assert_eq!(settings(&config).servers, ["10.0.0.9:2379", "etcd-2:443"]);
+        let spared = crate::fault::spared::Spared::default().with_servers(&["127.0.0.1:2379".to_owned(), "nobody.invalid:1".to_owned()]);
+        assert_eq!(spared.ends, ["127.0.0.1:2379".parse().unwrap()]);
+    }
+}

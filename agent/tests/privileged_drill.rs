@@ -410,6 +410,11 @@ fn a_delay_is_refused_where_the_kernel_has_no_netem_and_accepted_where_it_has() 
             // What is said of the running kernel: the package for it, or that no distribution built it.
             assert!(ended.stderr.contains(&capability::kernel_release()), "nothing about the running kernel: {ended:#?}");
             assert!(ended.stderr.contains("sch_netem"), "{ended:#?}");
+            let playbook = scene.agent.path("playbook.yaml");
+            for command in [["doctor"].as_slice(), &["plan", playbook.to_str().unwrap()]] {
+                let told = scene.agent.run(command);
+                assert!(told.stdout.contains("sch_netem") && told.stdout.contains(&capability::kernel_release()), "{told:#?}");
+            }
         }
         assert_eq!(dump(), before);
         assert!(scene.agent.has_no_journal());

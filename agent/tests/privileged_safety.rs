@@ -8,13 +8,15 @@ mod safety;
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lab::{apply, edge, in_namespace, run, wait_until};
+use lab::{Nginx, apply, edge, in_namespace, run, wait_until};
 use nix::mount::{MsFlags, mount, umount};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use rig::agent::{Agent, journals};
 use rig::process::{Ended, Process};
 use safety::probe::Probe;
@@ -267,6 +269,85 @@ fn a_removal_that_fails_is_exit_2_and_every_later_command_says_so_until_it_is_cl
     });
 }
 
+/// Lets a process's route sockets hear nothing any more, so that whatever it asks the kernel to remove fails.
+fn deafen(pid: Pid) {
+    const PIDFD_OPEN: libc::c_long = 434;
+    const PIDFD_GETFD: libc::c_long = 438;
+    // SAFETY: a system call with numbers only; its result is a descriptor of our own.
+    let process = unsafe { OwnedFd::from_raw_fd(i32::try_from(libc::syscall(PIDFD_OPEN, pid.as_raw(), 0)).unwrap()) };
+    // Of protocol 0, which is the route table's; the inode comes last.
+    let table = std::fs::read_to_string(format!("/proc/{pid}/net/netlink")).unwrap();
+    let inodes: Vec<String> = table
+        .lines()
+        .skip(1)
+        .filter(|line| line.split_whitespace().nth(1) == Some("0"))
+        .map(|line| format!("socket:[{}]", line.split_whitespace().last().unwrap()))
+        .collect();
+    let mut deafened = 0;
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten() {
+        let target = std::fs::read_link(entry.path()).unwrap_or_default();
+        if !inodes.iter().any(|inode| target.as_os_str() == inode.as_str()) {
+            continue;
+        }
+        let number: libc::c_long = entry.file_name().to_str().unwrap().parse().unwrap();
+        // SAFETY: as above.
+        let copy = unsafe { libc::syscall(PIDFD_GETFD, process.as_raw_fd(), number, 0) };
+        // SAFETY: a descriptor that the kernel has just made, and nobody else has.
+        let copy = unsafe { OwnedFd::from_raw_fd(i32::try_from(copy).unwrap()) };
+        // A classic filter that lets nothing in, and no patience.
+        let nothing = [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 }];
+        let program = libc::sock_fprog { len: 1, filter: nothing.as_ptr().cast_mut() };
+        let patience = libc::timeval { tv_sec: 0, tv_usec: 1000 };
+        let set = |option, value: *const libc::c_void, size| {
+            // SAFETY: the value outlives the call, and its size is told.
+            let result = unsafe { libc::setsockopt(copy.as_raw_fd(), libc::SOL_SOCKET, option, value, u32::try_from(size).unwrap()) };
+            assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        };
+        set(libc::SO_RCVTIMEO, (&raw const patience).cast(), size_of_val(&patience));
+        set(libc::SO_ATTACH_FILTER, (&raw const program).cast(), size_of_val(&program));
+        deafened += 1;
+    }
+    assert!(deafened > 0, "no route socket in {inodes:?}");
+}
+
+#[test]
+fn a_fault_that_the_kernel_still_has_after_the_drill_is_exit_2_named_and_harmless_until_clean_removes_it() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let path = scene.agent.write(&playbook(["250ms", "60s", "250ms"]));
+        let path = path.to_str().unwrap();
+        let before = scene.dump();
+        let mut drill = Process::start(&mut scene.command(&["run", path]));
+        drill.wait_for("fault:");
+        assert!(!is_reachable());
+        deafen(drill.pid());
+        drill.signal(Signal::SIGTERM);
+        let ended = drill.end();
+        assert_eq!(ended.code, Some(2), "{ended:#?}");
+        // It says what is left, and where; the kernel has it, and does nothing with it.
+        let names: Vec<String> = journals(&scene.agent.state_dir())
+            .iter()
+            .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+            .filter(|name| name.starts_with("sd"))
+            .collect();
+        assert!(names.len() >= 2, "{names:?}");
+        assert!(names.iter().any(|name| ended.stderr.contains(&format!("{name} on v0 could not be removed"))), "{names:?}: {ended:#?}");
+        let filters = run("tc", &["filter", "show", "dev", "v0", "egress"]);
+        assert!(names.iter().any(|name| filters.contains(&format!("stormdrill:{name}"))), "{names:?}: {filters}");
+        wait_until("the lease is over", is_reachable);
+        for (command, code) in [(["plan", path].as_slice(), 0), (&["validate", path], 0), (&["doctor"], 2)] {
+            let later = to_end(&scene, command);
+            assert_eq!(later.code, Some(code), "{later:#?}");
+            let said = format!("{}{}", later.stdout, later.stderr);
+            assert!(names.iter().any(|name| said.contains(name)) && said.contains("stormdrill clean"), "{later:#?}");
+        }
+        let cleaned = scene.clean();
+        assert!(names.iter().all(|name| cleaned.contains(name)), "{names:?}: {cleaned}");
+        scene.assert_restored(&before, "after clean");
+        assert!(scene.agent.has_no_journal());
+    });
+}
+
 #[test]
 fn a_state_directory_without_room_or_that_cannot_be_written_ends_the_drill_before_its_baseline() {
     in_namespace(|| {
@@ -403,6 +484,39 @@ fn the_fault_ends_in_good_order_when_its_target_dies_or_its_interface_goes_meanw
 }
 
 #[test]
+fn a_drill_goes_on_to_its_end_when_the_processes_that_it_names_die_or_restart_meanwhile() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let before = scene.dump();
+        // Whose packets are meant, and whose network namespace: both are named by a process that dies in the fault phase. The server dies, and comes back.
+        let mut target = scene.peer.run(|| Command::new("sleep").arg("60").spawn().unwrap());
+        let server = scene.peer.run(|| Nginx::start(&["10.9.0.2:8099"]));
+        let text = format!(
+            "version: 1\nname: gone\nobserve:\n  downstream:\n    store: {{address: 10.9.0.2, port: 8099}}\n    here: {{address: 10.9.0.1, port: 80}}\n  window: 250ms\n\
+             phases: {{baseline: 250ms, fault: 2s, recovery: 250ms}}\nfaults:\n  - {{partition: true, to: store}}\n  \
+             - {{loss: 50%, to: here, interface: v1, netns: {{pid: {0}}}}}\n",
+            target.id()
+        );
+        let path = scene.agent.write(&text);
+        let mut drill = Process::start(&mut scene.command(&["run", path.to_str().unwrap()]));
+        drill.wait_for("fault:");
+        target.kill().unwrap();
+        target.wait().unwrap();
+        drop(server);
+        let server = scene.peer.run(|| Nginx::start(&["10.9.0.2:8099"]));
+        let ended = drill.end();
+        // Nothing was measured, so that it cannot tell; but it came to its end.
+        assert_eq!(ended.code, Some(3), "{ended:#?}");
+        assert!(ended.stderr.contains("recovery:") && !ended.stderr.contains("error"), "{ended:#?}");
+        wait_until("the server that came back is reached", || TcpStream::connect("10.9.0.2:8099").is_ok());
+        drop(server);
+        assert!(!scene.peer.run(|| run("tc", &["qdisc", "show", "dev", "v1"])).contains("clsact"));
+        scene.assert_restored(&before, "after the drill");
+        assert!(scene.agent.has_no_journal());
+    });
+}
+
+#[test]
 fn the_interface_is_the_routes_whatever_its_name_and_its_faults_go_even_if_it_is_renamed_meanwhile() {
     in_namespace(|| {
         let scene = Scene::new();
@@ -435,6 +549,10 @@ fn a_filter_or_a_tcx_program_of_someone_else_that_hides_the_traffic_makes_the_dr
             let result: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
             assert_eq!(result["verdict"], "vacuous", "{context}: {ended:#?}");
             assert_eq!(result["faults"][0]["packets_selected"], 0, "{context}");
+            // The reason names the counter and what may be in front of it, in the result and to the reader.
+            let reason = result["expectations"][0]["reason"].as_str().unwrap_or_default();
+            assert!(reason.contains("another tc program"), "{context}: {reason}");
+            assert!(ended.stdout.split_whitespace().collect::<Vec<_>>().join(" ").contains("another tc program"), "{context}: {ended:#?}");
             scene.assert_restored(&before, context);
         };
         // Kernels before 6.6 have no tcx.
@@ -473,5 +591,16 @@ fn a_step_that_the_kernel_refuses_is_explained_and_leaves_nothing_half_applied()
         assert!(lab::has_no_journal(Path::new(state.path())));
         run("tc", &["filter", "del", "dev", "v0", "egress", "pref", "64770"]);
         scene.assert_restored(&before_any, "without the obstacles");
+        // The place among the filters is another protocol's: EINVAL, which says nothing without the kernel's words.
+        run("tc", &["filter", "add", "dev", "v0", "egress", "pref", "64770", "protocol", "ip", "bpf", "bytecode", "1,6 0 0 0,"]);
+        let before = scene.dump();
+        let wanted = FaultSpec { direction: Direction::Egress, ..FaultSpec::new(rate(), "store") };
+        let prepared =
+            Plane::new(state.path()).prepare_blocking(&[(wanted, edge(Role::Downstream, Some("10.9.0.2"), Some(9999)))]).unwrap();
+        let text = stormdrill::report::log::chain(&prepared.into_iter().next().unwrap().apply_blocking().unwrap_err());
+        assert!(text.contains("add the egress filter of interface") && text.contains("os error 22"), "{text}");
+        assert!(text.contains("the kernel says \"Protocol mismatch"), "{text}");
+        scene.assert_restored(&before, "after the second refusal");
+        assert!(lab::has_no_journal(Path::new(state.path())));
     });
 }

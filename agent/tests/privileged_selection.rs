@@ -96,20 +96,42 @@ fn several_addresses_and_ports_are_anded_and_exclusions_win() {
 }
 
 #[test]
-fn everything_but_one_port_and_one_peer_spares_both_and_the_neighbours_stay_known() {
+fn everything_but_some_ports_and_peers_spares_all_of_them_however_often_the_neighbours_are_forgotten() {
     in_namespace(|| {
         let peer = Peer::new();
         let state = tempfile::tempdir().unwrap();
-        peer.run(|| run("ip", &["address", "add", "10.9.0.3/24", "dev", "v1"]));
-        let select =
-            Select { exclude_addresses: vec![network("10.9.0.3/32")], exclude_ports: vec![ports(9001, 9001)], ..Select::default() };
+        peer.run(|| {
+            run("ip", &["address", "add", "10.9.0.3/24", "dev", "v1"]);
+            run("ip", &["address", "add", "fd09::3/64", "dev", "v1", "nodad"]);
+        });
+        let select = Select {
+            exclude_addresses: vec![network("10.9.0.3/32"), network("fd09::3/128")],
+            exclude_ports: vec![ports(9001, 9001), ports(9005, 9006)],
+            ..Select::default()
+        };
         let mut whole = towards(FaultKind::Partition, select);
         (whole.direction, whole.interface) = (Direction::Both, Some("v0".to_owned()));
-        let fault = apply(state.path(), whole, edge(Role::Downstream, None, None));
-        run("ip", &["neigh", "flush", "dev", "v0"]);
-        assert_eq!(arriving(&peer, 50, 9000, "10.9.0.3"), 50);
-        assert_eq!(arriving(&peer, 50, 9001, "10.9.0.2"), 50);
-        assert_eq!(arriving(&peer, 50, 9000, "10.9.0.2"), 0);
+        let mut fault = apply(state.path(), whole, edge(Role::Downstream, None, None));
+        lab::while_renewing(&mut [&mut fault], || {
+            // What half an hour does to a table of neighbours, several times, on both ends.
+            for _ in 0..3 {
+                for flush in [["neigh", "flush", "all"], ["-6", "neigh", "flush all"]] {
+                    let arguments: Vec<&'static str> = flush.iter().flat_map(|words| words.split(' ')).collect();
+                    run("ip", &arguments);
+                    peer.run(move || run("ip", &arguments));
+                }
+                assert_eq!(arriving(&peer, 20, 9000, "10.9.0.3"), 20);
+                assert_eq!(arriving(&peer, 20, 9000, "fd09::3"), 20);
+            }
+            for (port, expected) in [(9001, 20), (9005, 20), (9006, 20), (9000, 0), (9002, 0), (9004, 0), (9007, 0)] {
+                assert_eq!(arriving(&peer, 20, port, "10.9.0.2"), expected, "{port}");
+                assert_eq!(arriving(&peer, 20, port, "fd09::2"), expected, "{port}, IPv6");
+            }
+        });
+        for family in ["-4", "-6"] {
+            let neighbours = run("ip", &[family, "neigh", "show", "dev", "v0"]);
+            assert!(neighbours.contains("lladdr") && !neighbours.contains("FAILED"), "{neighbours}");
+        }
         assert!(fault.remove_blocking().error.is_none());
     });
 }

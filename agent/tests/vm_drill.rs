@@ -8,6 +8,8 @@
 mod lab;
 mod rig;
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
@@ -208,7 +210,82 @@ fn without_netem_a_delay_is_refused_before_anything_is_changed() {
         assert!(!ended.stderr.contains("baseline:"), "it began: {ended:#?}");
         let release = run("uname", &["-r"]);
         assert!(ended.stderr.contains("sch_netem") && ended.stderr.contains(release.trim()), "{ended:#?}");
+        // doctor and plan say it as well, and what would be there instead.
+        for (command, code) in [(["doctor"].as_slice(), 0), (&["plan", agent.path("playbook.yaml").to_str().unwrap()], 0)] {
+            let told = agent.run(command);
+            assert_eq!(told.code, Some(code), "{told:#?}");
+            assert!(told.stdout.contains("sch_netem") && told.stdout.contains(release.trim()), "{told:#?}");
+        }
         assert_eq!(dump(), before);
         assert!(agent.has_no_journal());
+        let planned = agent.write(&playbook().fault("{loss: 30%, to: store}").text());
+        let planned = agent.run(&["plan", planned.to_str().unwrap()]);
+        assert!(planned.stdout.contains("by       ebpf-drop"), "{planned:#?}");
+    });
+}
+
+/// Requests of many segments, one after the other, until it is dropped; it gives how many.
+struct Spread {
+    stop: Sender<()>,
+    thread: JoinHandle<u64>,
+}
+
+impl Spread {
+    fn start(address: &'static str) -> Self {
+        let (stop, stopped) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.set_nodelay(true).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let mut requests = 0;
+            while stopped.recv_timeout(Duration::from_millis(20)) == Err(RecvTimeoutError::Timeout) {
+                stream.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+                for part in 0..30 {
+                    stream.write_all(format!("x-part-{part}: {}\r\n", "x".repeat(40)).as_bytes()).unwrap();
+                }
+                stream.write_all(b"\r\n").unwrap();
+                // `serve_http` answers with as many bytes.
+                stream.read_exact(&mut [0; 44]).unwrap();
+                requests += 1;
+            }
+            requests
+        });
+        Self { stop, thread }
+    }
+
+    fn end(self) -> u64 {
+        drop(self.stop);
+        self.thread.join().unwrap()
+    }
+}
+
+#[test]
+fn a_jitter_that_lets_packets_overtake_each_other_makes_tcp_send_again_and_no_retry() {
+    in_namespace(|| {
+        let (peer, agent) = (Peer::new(), Agent::new());
+        peer.run(|| lab::serve_http(STORE));
+        let text = playbook().phases(3, 8, 2).fault("{delay: {time: 50ms, jitter: 49ms}, to: store}").text();
+        let planned = agent.run(&["plan", agent.write(&text).to_str().unwrap()]);
+        assert!(
+            planned.stdout.contains("jitter lets packets overtake each other; TCP may send some again, which are no retries"),
+            "{planned:#?}"
+        );
+        let mut drill = agent.drill(&text);
+        drill.wait_for_phase("baseline");
+        let load = Spread::start(STORE);
+        let result = drill.end();
+        let sent = load.end();
+        let json = &result.json;
+        let fault = phase(json, "store", "fault");
+        assert!(count(fault, "/tcp_retransmits") > 0, "TCP sent nothing again: {json:#}");
+        let mut requests = 0;
+        for name in ["baseline", "fault", "recovery"] {
+            let phase = phase(json, "store", name);
+            requests += count(phase, "/requests");
+            let retries: u64 = ["marker", "id", "matched"].iter().map(|evidence| count(phase, &format!("/retries/{evidence}"))).sum();
+            assert_eq!(retries, 0, "{name}: {json:#}");
+        }
+        // The load goes on for a moment after the last window.
+        assert!(requests > 5 && requests <= sent, "{requests} of {sent}: {json:#}");
     });
 }

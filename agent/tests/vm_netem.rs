@@ -9,10 +9,10 @@ use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use lab::{Peer, arriving, dump, edge, in_namespace, is_plausible, run};
+use lab::{Peer, arriving, dump, edge, in_namespace, is_plausible, ping, run};
 use stormdrill::fault::plane::{Applied, Plane};
-use stormdrill_core::edge::{EdgeSpec, Role};
-use stormdrill_core::fault::{Backend, FaultKind, FaultSpec, RateLimit};
+use stormdrill_core::edge::{Cidr, EdgeSpec, Role};
+use stormdrill_core::fault::{Backend, Direction, Distribution, FaultKind, FaultSpec, RateLimit};
 use stormdrill_core::playbook;
 
 fn peer_edge() -> EdgeSpec {
@@ -64,6 +64,8 @@ fn a_playbooks_fault_reads_back_as_the_same_netem_that_tc_makes() {
             ),
             ("  - {delay: {time: 100ms, jitter: 20ms, correlation: 25%, limit: 77}, to: store}\n", "limit 77 delay 100ms 20ms 25%"),
             ("  - {delay: {time: 0.5ms, limit: 9}, to: store}\n", "limit 9 delay 500us"),
+            ("  - {delay: {time: 250us, limit: 9}, to: store}\n", "limit 9 delay 0.25ms"),
+            ("  - {delay: {time: 1.5s, limit: 9}, to: store}\n", "limit 9 delay 1500ms"),
             ("  - {duplicate: {share: 1%, limit: 1000}, to: store}\n", "duplicate 1%"),
             ("  - {corrupt: {share: 2%, correlation: 25%, limit: 1000}, to: store}\n", "corrupt 2% 25%"),
             (
@@ -96,6 +98,33 @@ fn a_playbooks_fault_reads_back_as_the_same_netem_that_tc_makes() {
 }
 
 /// tc reads the table of a distribution from a file that the guest lacks, so that its own words are all there is to compare with.
+#[test]
+fn a_delay_to_one_address_holds_nothing_else_back() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        peer.run(|| run("ip", &["address", "add", "10.9.0.3/24", "dev", "v1"]));
+        let others = ["10.9.0.3", "fd09::2", "127.0.0.1"];
+        let before = others.map(ping);
+        let mut fault = lab::apply(
+            state.path(),
+            FaultKind::Delay { time: Duration::from_millis(200), jitter: Duration::ZERO, distribution: Distribution::Uniform },
+            Direction::Egress,
+            edge(Role::Downstream, Some("10.9.0.2"), None),
+        );
+        let (delayed, others) = lab::while_renewing(&mut [&mut fault], || (ping("10.9.0.2"), others.map(ping)));
+        assert!((200.0..300.0).contains(&delayed), "{delayed} ms");
+        // The emulated processor takes its time, but no tenth of the delay.
+        for (now, before) in others.into_iter().zip(before) {
+            assert!(now - before < 20.0, "{now} ms, and {before} ms before");
+        }
+        // Its own five pings and nothing else went through the netem.
+        let counts = fault.counts().unwrap()[0];
+        assert_eq!((counts.selected, counts.hit), (5, 5));
+        assert!(fault.remove_blocking().error.is_none());
+    });
+}
+
 #[test]
 fn slots_spaced_by_a_distribution_are_read_back_as_such() {
     in_namespace(|| {
@@ -274,8 +303,8 @@ fn exclusions_win_on_this_kernel_too() {
     in_namespace(|| {
         let peer = Peer::new();
         let state = tempfile::tempdir().unwrap();
-        let items = "  - {partition: true, to: store, select: {exclude: {addresses: 10.9.0.0/30, ports: [9998, 65535]}}}\n";
-        let text = faults(items).remove(0);
+        let mut text = faults("  - {partition: true, to: store, select: {exclude: {ports: [9998, 65535]}}}\n").remove(0);
+        text.select.exclude_addresses = vec![Cidr { address: "10.9.0.0".parse().unwrap(), prefix: 30 }];
         let whole = edge(Role::Downstream, Some("10.9.0.0/24"), None);
         let apply = |spec: &FaultSpec| {
             Plane::new(state.path()).prepare_blocking(&[(spec.clone(), whole.clone())]).unwrap().remove(0).apply_blocking().unwrap()

@@ -133,7 +133,7 @@ pub struct Select {
     pub exclude_addresses: Vec<Cidr>,
     /// Ports that are spared, whatever includes them.
     pub exclude_ports: Vec<PortRange>,
-    /// Whether SSH, DHCP and neighbour discovery are selected like the rest.
+    /// Whether SSH, DHCP, neighbour discovery, and whom the agent is reached by and needs are selected like the rest.
     pub include_management: bool,
     /// The requests whose answers are meant; only with `http_status`.
     pub requests: Requests,

@@ -65,6 +65,16 @@ pub enum InstallError {
         /// Why.
         source: io::Error,
     },
+    /// What stands in the way of its removal may have left all of it, or a part.
+    #[error("{name} on {interface} could not be removed")]
+    Left {
+        /// Our name for it.
+        name: Name,
+        /// The interface.
+        interface: String,
+        /// What stood in the way.
+        source: NetlinkError,
+    },
     /// Something of ours is still there after its removal.
     #[error("{name} is still on {interface} after its removal")]
     StillThere {
@@ -256,10 +266,9 @@ impl Installed {
         // Even if the map cannot be written, the filter goes.
         let _ = self.object().lease_until(0);
         // By its name, not by its place alone: where ours was refused because the place was taken, the other's stays.
-        if is_there(&mut self.netlink, &self.record)? {
-            filter::delete(&mut self.netlink, self.record.place)?;
-        }
-        Ok(())
+        let there = is_there(&mut self.netlink, &self.record);
+        let deleted = there.and_then(|there| if there { filter::delete(&mut self.netlink, self.record.place) } else { Ok(()) });
+        deleted.map_err(|source| left(&self.record, source))
     }
 
     /// Waits until delayed packets have left the ifb, for as long as they can take.
@@ -285,7 +294,10 @@ impl Installed {
 
     /// Takes everything out and reads back that it is gone. Doing it twice is success.
     pub(crate) fn remove(&mut self) -> Result<(), InstallError> {
-        take_out(&mut self.netlink, &self.record)?;
+        take_out(&mut self.netlink, &self.record).map_err(|error| match error {
+            InstallError::Netlink(source) => left(&self.record, source),
+            other => other,
+        })?;
         match self.journal.take() {
             Some(journal) => Ok(journal.close()?),
             None => Ok(()),
@@ -301,6 +313,10 @@ impl Drop for Installed {
             tracing::error!(error = &error as &dyn std::error::Error, name = %self.record.name, "a fault could not be removed");
         }
     }
+}
+
+fn left(record: &Record, source: NetlinkError) -> InstallError {
+    InstallError::Left { name: record.name, interface: record.interface.clone(), source }
 }
 
 /// Whose the interface's clsact is or will be. A drill's own, if all that hangs on it is drills'.

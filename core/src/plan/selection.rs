@@ -70,7 +70,7 @@ fn spared(spec: &FaultSpec, facts: &HostFacts) -> String {
     let ports = spec.select.exclude_ports.iter().map(|ports| port(&ports.to_string()));
     let peers = spec.select.exclude_peers.iter().map(|peer| format!("callers in {peer}"));
     let all: Vec<String> = networks.chain(ports).chain(peers).collect();
-    let management = if spec.select.include_management { "; SSH, DHCP and neighbour discovery too" } else { "" };
+    let management = if spec.select.include_management { "; SSH, DHCP, neighbour discovery, the API, etcd and the caller too" } else { "" };
     if all.is_empty() { management.to_owned() } else { format!(", but not {}{management}", all.join(", ")) }
 }
 
