@@ -160,7 +160,7 @@ fn streams_within_tls_are_counted_as_h2load_counts_them() {
 
 #[test]
 fn the_kernel_takes_the_programs_for_tls() {
-    let edge = EdgeSpec { name: "api".to_owned(), role: Role::Downstream, address: None, ports: None, protocol: Some(Protocol::Tls) };
+    let edge = EdgeSpec { name: "api".to_owned(), role: Role::Downstream, address: None, ports: None, protocol: None };
     let cgroup = stormdrill::cgroup::find_or_mount(Path::new("/run/stormdrill-test")).unwrap();
     let config = ProbeConfig { cgroup, edges: &[edge], events: true, ring_bytes: 1 << 20 };
     assert_eq!(Probe::attach_to_edges(&config).unwrap().tls_libraries().unwrap().1, 0);
