@@ -15,7 +15,27 @@ use crate::lab::{run, wait_until};
 fn certify(dir: &Path) {
     let (key, cert) = (dir.join("key.pem"), dir.join("cert.pem"));
     let paths = ["-keyout", key.to_str().unwrap(), "-out", cert.to_str().unwrap()];
-    run("openssl", &[["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=localhost", "-days", "30"].as_slice(), &paths].concat());
+    run(
+        "openssl",
+        &[
+            [
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+                "-subj",
+                "/CN=localhost",
+                "-days",
+                "30",
+            ]
+            .as_slice(),
+            &paths,
+        ]
+        .concat(),
+    );
 }
 
 /// An nginx that speaks TLS and writes a line for each request.
@@ -66,9 +86,12 @@ fn https_requests_are_counted_as_nginx_logs_them() {
         assert!(libraries > 0 && refused == 0, "{libraries} {refused}");
         let url = |host: &str, path: &str| format!("https://{host}:{}/{path}", server.port);
         let mut made = 0;
-        for (version, host, path, times) in
-            [("1.3", "127.0.0.1", "small", 50), ("1.2", "[::1]", "small", 50), ("1.3", "127.0.0.1", "large", 5), ("1.3", "127.0.0.1", "busy", 7)]
-        {
+        for (version, host, path, times) in [
+            ("1.3", "127.0.0.1", "small", 50),
+            ("1.2", "[::1]", "small", 50),
+            ("1.3", "127.0.0.1", "large", 5),
+            ("1.3", "127.0.0.1", "busy", 7),
+        ] {
             let globbed = format!("{}?[1-{times}]", url(host, path));
             run("curl", &["-sk", "-o", "/dev/null", &format!("--tlsv{version}"), "--tls-max", version, "--http1.1", &globbed]);
             made += times;

@@ -132,7 +132,7 @@ pub fn known_peer(address: &AddressKey) -> Option<u8> {
 /// Whether the end is one of those that are spared.
 #[inline(always)]
 pub fn is_spared(address: &AddressKey, port: u16) -> bool {
-    SPARED.get_ptr(&end_key(address, port)).is_some()
+    SPARED.get_ptr(end_key(address, port)).is_some()
 }
 
 /// An address and what a trie says of it: 0 if the place is empty, 1 for nothing, 2 and more for a value.

@@ -89,7 +89,7 @@ impl Place {
         // SAFETY: map values that only this thread uses.
         unsafe {
             let key = (*call).key;
-            let session = TLS_SESSIONS.get_ptr_mut(&key)?;
+            let session = TLS_SESSIONS.get_ptr_mut(key)?;
             let side = (*call).side as usize & 1;
             let flow = (&raw mut (*session).flows).cast::<Flow>().add(side);
             Some(Self { call, session, flow, side, direction: direction((*session).book.role, side) })
@@ -100,7 +100,11 @@ impl Place {
     unsafe fn origin(&self) -> Origin {
         // SAFETY: the pointer is into a map.
         unsafe {
-            Origin { key: (*self.call).key, direction: self.direction as u64, address: (*self.call).buf.wrapping_sub((*self.call).seq as u64) }
+            Origin {
+                key: (*self.call).key,
+                direction: self.direction as u64,
+                address: (*self.call).buf.wrapping_sub((*self.call).seq as u64),
+            }
         }
     }
 
