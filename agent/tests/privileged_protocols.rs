@@ -255,3 +255,58 @@ fn calls_of_grpc_are_told_by_their_trailers_and_its_retries_by_their_marker() {
         assert_eq!(result["data_quality"]["headers_partial"], 0);
     });
 }
+
+/// Sends a frame of HTTP/2.
+fn send(stream: &mut TcpStream, kind: u8, flags: u8, id: u8, payload: &[u8]) {
+    let length = u8::try_from(payload.len()).unwrap();
+    stream.write_all(&[&[0, 0, length, kind, flags, 0, 0, 0, id], payload].concat()).unwrap();
+}
+
+/// Reads frames to the end of a stream.
+fn hear_out(stream: &mut TcpStream, id: u8) {
+    loop {
+        let mut header = [0; 9];
+        stream.read_exact(&mut header).unwrap();
+        let length = u32::from_be_bytes([0, header[0], header[1], header[2]]);
+        stream.read_exact(&mut vec![0; usize::try_from(length).unwrap()]).unwrap();
+        if header[3] <= 1 && header[4] & 1 == 1 && header[8] == id {
+            return;
+        }
+    }
+}
+
+#[test]
+fn http2_of_a_connection_that_was_open_before_is_counted_and_what_its_compression_hides_is_said() {
+    in_namespace(|| {
+        let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+        let root = dir.path().display();
+        let config = format!(
+            "daemon off; master_process off; pid {root}/pid; error_log stderr crit; events {{ worker_connections 64; }}
+             http {{ access_log off; client_body_temp_path {root}; proxy_temp_path {root}; fastcgi_temp_path {root}; uwsgi_temp_path {root};
+               scgi_temp_path {root}; server {{ listen 127.0.0.1:{port} http2; location / {{ return 200 \"hello\"; }} }} }}"
+        );
+        std::fs::write(dir.path().join("nginx.conf"), config).unwrap();
+        let mut command = Command::new("nginx");
+        command.arg("-c").arg(dir.path().join("nginx.conf")).args(["-e", "stderr"]);
+        let server = Server::start(&mut command, dir, port, || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+        send(&mut stream, 4, 0, 0, &[]);
+        // GET / of http, and a host that goes into the table, from which the next requests take it.
+        send(&mut stream, 1, 5, 1, b"\x82\x86\x84\x41\x01a");
+        hear_out(&mut stream, 1);
+        let result = server.observed(|| {
+            for id in [3, 5, 7] {
+                send(&mut stream, 1, 5, id, b"\x82\x86\x84\xbe");
+                hear_out(&mut stream, id);
+            }
+        });
+        for edge in ["served", "asked"] {
+            let all = phase(&result, edge, "all");
+            assert_eq!((count(all, "/requests"), count(all, "/responses")), (3, 3), "{all:#}");
+            assert_eq!((&all["status"], count(all, "/connections_opened")), (&json!({"200": 3}), 0), "{all:#}");
+        }
+        assert!(result["edges"].as_array().unwrap().iter().all(|edge| edge["protocol"] == "http2"), "{result:#}");
+        assert!(count(&result, "/data_quality/headers_partial") >= 6, "the host of three requests, at both ends: {result:#}");
+    });
+}

@@ -164,7 +164,8 @@ fn text(payload: &impl Payload, have: u32) -> u8 {
         // No end of the line yet.
         return if have < CHUNK as u32 {
             MORE
-        } else if method < 25 && (word as u8).wrapping_sub(b'A') < 26 {
+        } else if method < 25 && (word as u8).wrapping_sub(b'A') < 26 && unprintable(word) as u32 == 0 {
+            // No number among the first bytes that holds a space, as the length of a PostgreSQL message may.
             protocol::HTTP1
         } else {
             protocol::UNKNOWN
@@ -248,9 +249,10 @@ fn responses(payload: &impl Payload, opening: &Opening, have: u32) -> u8 {
 fn in_the_middle(payload: &mut impl Payload, opening: &Opening) -> u8 {
     let word = payload.word(0);
     let [kind, major, minor, high, low, ..] = word.to_le_bytes();
-    if kind.wrapping_sub(0x14) < 4 && major == 3 && minor <= 4 && opening.total > 5 {
+    if kind.wrapping_sub(0x14) < 4 && major == 3 && minor.wrapping_sub(1) < 3 && opening.total > 5 {
         let length = (high as u32) << 8 | low as u32;
-        if length > 0 && length <= (1 << 14) + 2048 {
+        // Nothing that is encrypted is shorter, and neither has a MySQL command's first byte in this place.
+        if (length > 15 && length <= (1 << 14) + 2048) || length == 1 || length == 2 {
             return protocol::TLS;
         }
     }

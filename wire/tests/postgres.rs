@@ -224,3 +224,28 @@ fn a_connection_that_was_open_before_is_recognised_by_its_next_request() {
     let (replay, _) = talk::feed(Replay::found(), &turns, usize::MAX);
     assert_eq!((replay.requests, replay.ok, replay.errors), (3, 2, 1));
 }
+
+#[test]
+fn what_mysql_sends_is_never_taken_for_it_however_long_it_is() {
+    for length in 2..1200_u16 {
+        let [low, high] = length.to_le_bytes();
+        let command = [&[low, high, 0, 0, 3], "x".repeat(usize::from(length) - 1).as_bytes()].concat();
+        for start in [Replay::found, || Replay::new([0, 0])] {
+            let mut replay = start();
+            replay.segment(REQUEST, 0, &command, &mut ());
+            replay.segment(RESPONSE, 0, &[7, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0], &mut ());
+            let (protocol, is_late) = (replay.conn().book.protocol, replay.conn().flows[0].flags != 0);
+            // From its first byte on, MySQL's client never speaks first.
+            let expected = if is_late { (protocol::MYSQL, 1, 1) } else { (protocol, 0, 0) };
+            assert_eq!((protocol, replay.requests, replay.ok), expected, "{length}");
+            assert_ne!(protocol, protocol::POSTGRES, "{length}");
+        }
+    }
+    // Nor the other way round: a statement of any length is PostgreSQL's.
+    for length in 1..1200 {
+        let mut replay = Replay::found();
+        replay.segment(REQUEST, 0, &query(&"q".repeat(length)), &mut ());
+        replay.segment(RESPONSE, 0, &[done("Q"), ready()].concat(), &mut ());
+        assert_eq!((replay.conn().book.protocol, replay.requests, replay.ok), (protocol::POSTGRES, 1, 1), "{length}");
+    }
+}

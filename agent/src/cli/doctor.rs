@@ -63,7 +63,7 @@ impl State {
 
 /// Tries everything and says what came of it.
 pub(super) fn run(json: bool, state_dir: &Path) -> Exit {
-    let mut checks = vec![observation(state_dir)];
+    let mut checks = observation(state_dir);
     checks.extend(Capability::ALL.into_iter().map(|capability| check(capability, &capability::try_one(capability))));
     let leftovers = match clean::leftovers(state_dir) {
         Ok(leftovers) => leftovers,
@@ -112,14 +112,25 @@ fn check(capability: Capability, finding: &Finding) -> Check {
 }
 
 /// Attaches the probe to the whole host and takes it off again.
-fn observation(state_dir: &Path) -> Check {
-    let (state, detail) = match observe(state_dir) {
-        Ok(()) => (State::Works, None),
-        Err(Unobservable::Probe(error @ ProbeError::NotPermitted(_))) => (State::MissingPrivilege, Some(error.to_string())),
-        Err(Unobservable::Cgroup(error @ CgroupError::Unsupported)) => (State::MissingModule, Some(error.to_string())),
-        Err(error) => (State::Refused, Some(chain(&error))),
+fn observation(state_dir: &Path) -> Vec<Check> {
+    let used_for = "counting requests (cgroup2, sock_ops, cgroup_skb, ring buffer)";
+    let found = |state, detail| Check { name: "observation", used_for, state, detail };
+    match observe(state_dir) {
+        Ok(tls) => vec![found(State::Works, None), tls],
+        Err(Unobservable::Probe(error @ ProbeError::NotPermitted(_))) => vec![found(State::MissingPrivilege, Some(error.to_string()))],
+        Err(Unobservable::Cgroup(error @ CgroupError::Unsupported)) => vec![found(State::MissingModule, Some(error.to_string()))],
+        Err(error) => vec![found(State::Refused, Some(chain(&error)))],
+    }
+}
+
+/// Whether requests within TLS are counted; without it, connections of TLS are.
+fn within_tls(probe: &Probe) -> Check {
+    let (state, detail) = match probe.tls_libraries() {
+        Ok((_, 0)) => (State::Works, None),
+        Ok((_, refused)) => (State::Refused, Some(format!("{refused} libraries cannot be probed"))),
+        Err(error) => (State::Refused, Some(chain(error))),
     };
-    Check { name: "observation", used_for: "counting requests (cgroup2, sock_ops, cgroup_skb, ring buffer)", state, detail }
+    Check { name: "uprobes", used_for: "counting requests within TLS, of programs that use OpenSSL", state, detail }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -130,12 +141,12 @@ enum Unobservable {
     Probe(#[from] ProbeError),
 }
 
-fn observe(state_dir: &Path) -> Result<(), Unobservable> {
+fn observe(state_dir: &Path) -> Result<Check, Unobservable> {
     let edges: [EdgeSpec; 0] = [];
     let was_mounted = mounted_by_us(state_dir).is_some();
     let cgroup = cgroup::find_or_mount(state_dir)?;
     let probe = Probe::attach(&ProbeConfig { cgroup, edges: &edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES });
-    let result = probe.map(Probe::detach);
+    let result = probe.map(|probe| within_tls(&probe));
     if let (false, Some(path)) = (was_mounted, mounted_by_us(state_dir)) {
         // A mount that the doctor made goes with it; one that cannot be taken off is as harmless as it was useful.
         let _ = nix::mount::umount(&path);

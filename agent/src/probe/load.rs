@@ -149,14 +149,14 @@ pub(super) fn attach(config: &ProbeConfig<'_>, reads: Reads) -> Result<Probe, Pr
     Ok(probe)
 }
 
-/// Attaches to TLS libraries if an edge may speak TLS and the kernel lets it be read.
+/// Attaches to TLS libraries if what an edge speaks is to be found out, and the kernel lets it be read.
 fn read_tls(object: &mut Ebpf, edges: &[EdgeSpec]) -> Result<Tls, TlsError> {
-    if !edges.iter().all(|edge| edge.protocol.is_some_and(|protocol| protocol != Protocol::Tls)) || edges.is_empty() {
-        // Loaded first, since its refusal is no failure of the probe.
-        skb_program(object, "tls_egress")?.load().map_err(program("tls_egress"))?;
-        return Tls::attach(object);
+    if !edges.is_empty() && edges.iter().all(|edge| edge.protocol.is_some()) {
+        return Err(TlsError::NotNeeded);
     }
-    Err(TlsError::NotNeeded)
+    // Loaded here, since its refusal is no failure of the probe.
+    skb_program(object, "tls_egress")?.load().map_err(program("tls_egress"))?;
+    Tls::attach(object)
 }
 
 pub(super) fn take<M: TryFrom<Map, Error = aya::maps::MapError>>(object: &mut Ebpf, name: &'static str) -> Result<M, ProbeError> {

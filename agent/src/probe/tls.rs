@@ -27,8 +27,8 @@ const CHAIN: [&str; 7] = ["tls_next", "tls_http1", "tls_http2", "tls_redis", "tl
 /// Why the plaintext of TLS connections is not read.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// Every edge is said to speak something else.
-    #[error("no edge speaks TLS")]
+    /// Of every edge it is said what it speaks.
+    #[error("every edge names its protocol")]
     NotNeeded,
     /// The kernel does not say how its structures are laid out.
     #[error("read the kernel's type information")]

@@ -4,8 +4,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use stormdrill::probe::{Health, Probe};
-use stormdrill_core::edge::Protocol;
+use stormdrill::probe::{Health, Probe, ProbeConfig};
+use stormdrill_core::edge::{EdgeSpec, Protocol, Role};
 use tempfile::TempDir;
 
 use super::{Server, alone, attach, counts, free_port};
@@ -156,4 +156,12 @@ fn streams_within_tls_are_counted_as_h2load_counts_them() {
             assert_read(&mut probe, &server, made, Protocol::Http2);
         }
     });
+}
+
+#[test]
+fn the_kernel_takes_the_programs_for_tls() {
+    let edge = EdgeSpec { name: "api".to_owned(), role: Role::Downstream, address: None, ports: None, protocol: None };
+    let cgroup = stormdrill::cgroup::find_or_mount(Path::new("/run/stormdrill-test")).unwrap();
+    let config = ProbeConfig { cgroup, edges: &[edge], events: true, ring_bytes: 1 << 20 };
+    assert_eq!(Probe::attach_to_edges(&config).unwrap().tls_libraries().unwrap().1, 0);
 }

@@ -23,7 +23,7 @@ use stormdrill_wire::{
     ring::Ring,
 };
 
-use crate::{burst_passive, conns, count, hook, maps, scratch::Scratch, watch};
+use crate::{burst_passive, conns, count, hook, maps, packet::forget, scratch::Scratch, watch};
 
 #[path = "tls/calls.rs"]
 mod calls;
@@ -52,6 +52,8 @@ pub mod what {
     pub const READ_EX: u32 = 3;
     pub const WRITE_EX: u32 = 4;
     pub const HANDSHAKE: u32 = 5;
+    /// A write whose bytes the process does not have.
+    pub const SEND_FILE: u32 = 6;
 }
 
 /// A thread's call of the library, and then the reading of what it carried.
@@ -110,6 +112,13 @@ pub struct Session {
     /// By direction: position of the next byte.
     pub next: [u32; 2],
     pub claim: Claim,
+}
+
+/// An index of two, masked where the verifier sees it: the compiler is made to forget what it knows. Before 5.16 the verifier itself forgets the bounds of
+/// what lies on the stack.
+#[inline(always)]
+pub fn either(index: usize) -> usize {
+    forget(index as u32) as usize & 1
 }
 
 /// Places in the arrays of directions: 0 for what leaves, 1 for what arrives.
@@ -173,7 +182,8 @@ fn leaves(ctx: &SkBuffContext) {
     // SAFETY: the context; a non-null value of the storage map, whose fields are reached one at a time.
     unsafe {
         let book = &raw mut (*conn).book;
-        if (*book).protocol != protocol::TLS {
+        // One that a playbook calls TLS was never looked at, and is left alone.
+        if (*book).protocol != protocol::TLS || (*book).looked | (*book).counted == 0 {
             return;
         }
         wait_no_longer(book);

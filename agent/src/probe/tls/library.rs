@@ -21,14 +21,16 @@ pub(super) enum Function {
     WriteEx,
     /// `SSL_do_handshake`, which `SSL_connect` and `SSL_accept` call.
     Handshake,
+    /// `SSL_sendfile`, where the kernel encrypts.
+    SendFile,
     /// `SSL_free`
     Free,
 }
 
 impl Function {
     /// All programs that are attached to calls.
-    pub(super) const PROGRAMS: [&str; 8] =
-        ["tls_read", "tls_write", "tls_read_ex", "tls_write_ex", "tls_handshake", "tls_free", "tls_done", "tls_shaken"];
+    pub(super) const PROGRAMS: [&str; 9] =
+        ["tls_read", "tls_write", "tls_read_ex", "tls_write_ex", "tls_handshake", "tls_send_file", "tls_free", "tls_done", "tls_shaken"];
 
     /// The programs of this one. What runs at the end comes first: a call that begins unseen is better than one whose end is.
     pub(super) const fn programs(self) -> &'static [&'static str] {
@@ -38,6 +40,7 @@ impl Function {
             Self::ReadEx => &["tls_done", "tls_read_ex"],
             Self::WriteEx => &["tls_done", "tls_write_ex"],
             Self::Handshake => &["tls_shaken", "tls_handshake"],
+            Self::SendFile => &["tls_done", "tls_send_file"],
             Self::Free => &["tls_free"],
         }
     }
@@ -50,6 +53,7 @@ impl Function {
             "SSL_read_ex" => Self::ReadEx,
             "SSL_write_ex" => Self::WriteEx,
             "SSL_do_handshake" => Self::Handshake,
+            "SSL_sendfile" => Self::SendFile,
             "SSL_free" => Self::Free,
             _ => return None,
         })

@@ -282,6 +282,25 @@ mod tests {
     }
 
     #[test]
+    fn a_path_is_read_however_it_is_written() {
+        let path = |block: &[u8]| read(&mut Direction::new(), block).0;
+        // Of the static table; its name alone, with and without a place in the table, and never to be in one; the name spelled out.
+        for (block, value) in [
+            (b"\x84".as_slice(), "/"),
+            (b"\x85", "/index.html"),
+            (b"\x44\x02/a", "/a"),
+            (b"\x04\x02/b", "/b"),
+            (b"\x14\x02/c", "/c"),
+            (b"\x45\x02/d", "/d"),
+            (b"\x40\x05:path\x02/e", "/e"),
+            (b"\0\x05:path\x02/f", "/f"),
+            (b"\x10\x05:path\x02/g", "/g"),
+        ] {
+            assert_eq!(path(block), owned(&[(":path", value)]), "{block:x?}");
+        }
+    }
+
+    #[test]
     fn the_receiver_s_word_on_the_table_counts() {
         let mut direction = Direction::new();
         // A size update to 8192, then a field.

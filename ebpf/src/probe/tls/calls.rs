@@ -8,7 +8,7 @@ use aya_ebpf::{
 };
 use stormdrill_wire::{conn::Book, flow::Flow};
 
-use super::{Call, Key, Session, TLS_CALLS, TLS_NO_CALL, TLS_PROGRAMS, TLS_SESSIONS, direction, held, read::program, session, what};
+use super::{Call, Key, Session, TLS_CALLS, TLS_NO_CALL, TLS_PROGRAMS, TLS_SESSIONS, direction, either, held, read::program, session, what};
 
 /// A call of each kind begins.
 macro_rules! begins {
@@ -29,6 +29,7 @@ begins! {
     tls_read_ex: READ_EX;
     tls_write_ex: WRITE_EX;
     tls_handshake: HANDSHAKE;
+    tls_send_file: SEND_FILE;
 }
 
 /// A call that carries plaintext ends.
@@ -89,7 +90,8 @@ fn begin(ctx: &ProbeContext, what: u32) {
             return;
         }
         (*call).key = Key { ssl, tgid: tgid() };
-        (*call).buf = buf;
+        // Nothing can be read at 0: what has to be read there is missing, and the body of a message need not be.
+        (*call).buf = if what == what::SEND_FILE { 0 } else { buf };
         (*call).out = out;
         (*call).cookie = 0;
         (*call).sides = 0;
@@ -150,7 +152,7 @@ unsafe fn amount(call: *const Call, what: u32, answer: i32) -> u32 {
     if answer <= 0 {
         return 0;
     }
-    if what == what::READ || what == what::WRITE {
+    if what == what::READ || what == what::WRITE || what == what::SEND_FILE {
         return answer as u32;
     }
     let mut amount = 0_u64;
@@ -182,6 +184,7 @@ unsafe fn connect(call: *const Call, session: *mut Session) {
         while side < 2 {
             let flow = (&raw mut (*session).flows).cast::<Flow>().add(side);
             let direction = direction(role, side);
+            let direction = either(direction);
             let (held, next) = ((*session).held[direction], (*session).next[direction]);
             *flow = Flow::new(held);
             (*flow).flags = if begins { 0 } else { Flow::LATE };
@@ -196,24 +199,24 @@ unsafe fn connect(call: *const Call, session: *mut Session) {
 unsafe fn carried(call: *mut Call, session: *mut Session, direction: u32, amount: u32) {
     // SAFETY: the caller's pointers are into maps.
     unsafe {
-        let direction = direction as usize & 1;
-        let from = (*session).next[direction];
+        let direction = direction as usize;
+        let from = (*session).next[either(direction)];
         let to = from.wrapping_add(amount);
-        (*session).next[direction] = to;
+        (*session).next[either(direction)] = to;
         (*call).seq = from;
         let known = (*session).book.cookie != 0;
-        let side = self::direction((*session).book.role, direction);
+        let side = either(self::direction((*session).book.role, direction));
         let flow = (&raw mut (*session).flows).cast::<Flow>().add(side);
         if known && (*flow).stored == 0 {
             (*call).sides |= 1 << side;
-            (*session).held[direction] = to;
+            (*session).held[either(direction)] = to;
             return;
         }
-        if held::keep(call, direction as u32, (*session).held[direction], from, to) {
+        if held::keep(call, direction as u32, (*session).held[either(direction)], from, to) {
             return;
         }
         held::free(&(*call).key, direction as u64);
-        (*session).held[direction] = to;
+        (*session).held[either(direction)] = to;
         if known {
             (*flow).stored = 0;
             (*flow).give_up(to);
@@ -221,4 +224,4 @@ unsafe fn carried(call: *mut Call, session: *mut Session, direction: u32, amount
     }
 }
 
-const _: () = assert!(what::READ & 1 == 1 && what::READ_EX & 1 == 1 && what::WRITE & 1 == 0 && what::WRITE_EX & 1 == 0);
+const _: () = assert!(what::READ & 1 == 1 && what::READ_EX & 1 == 1 && what::WRITE & 1 == 0 && what::WRITE_EX & 1 == 0 && what::SEND_FILE & 1 == 0);

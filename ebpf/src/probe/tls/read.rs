@@ -15,13 +15,12 @@ use stormdrill_wire::{
 };
 
 use super::{
-    Call, Session, TLS_CALLS, TLS_CHUNKS, TLS_PROGRAMS, TLS_SESSIONS, direction, held,
+    Call, Session, TLS_CALLS, TLS_CHUNKS, TLS_PROGRAMS, TLS_SESSIONS, direction, either, held,
     source::{Bytes, Origin, Watch},
 };
 use crate::{
     count,
     job::{BURSTS, sixteen_each},
-    packet::forget,
 };
 
 /// Places in the program array; those of protocols are at their numbers.
@@ -119,7 +118,8 @@ impl Place {
             (*self.call).sides &= !(1 << self.side);
             if (*self.flow).stored != 0 {
                 (*self.flow).stored = 0;
-                (*self.session).held[self.direction] = (*self.session).next[self.direction];
+                let direction = either(self.direction);
+                (*self.session).held[direction] = (*self.session).next[direction];
                 held::free(&(*self.call).key, self.direction as u64);
             }
         }
@@ -143,14 +143,13 @@ fn next(ctx: &RetProbeContext) {
         if sides & 3 == 0 {
             return;
         }
-        // Masked where the verifier sees it: the compiler is made to forget what it knows.
-        let side = forget(sides & 1 ^ 1) as usize & 1;
+        let side = either((sides & 1 ^ 1) as usize);
         (*place.call).side = side as u32;
         place.side = side;
         place.flow = (&raw mut (*place.session).flows).cast::<Flow>().add(side);
         place.direction = direction((*place.session).book.role, side);
         let flow = place.flow;
-        let end = (*place.session).next[place.direction];
+        let end = (*place.session).next[either(place.direction)];
         let protocol = (*place.session).book.protocol;
         let mut program = if protocol == protocol::ANY { program::DETECT } else { protocol as u32 };
         if protocol >= protocol::TLS || (*flow).mark == end {
@@ -189,7 +188,7 @@ fn look(ctx: &RetProbeContext) {
             if source == Stretch::SEGMENT {
                 if held::keep(place.call, place.direction as u32, mark, mark, end) {
                     (*flow).stored = 1;
-                    (*place.session).held[place.direction] = mark;
+                    (*place.session).held[either(place.direction)] = mark;
                 } else {
                     (*flow).give_up(end);
                 }

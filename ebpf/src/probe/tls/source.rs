@@ -146,11 +146,15 @@ impl Sink for Watch {
             if note.kind == 0 || !count::wants_events(flags) || (*self.book).edge as usize >= MAX_NAMED_EDGES {
                 return;
             }
+            let subject = Subject { kind: note.kind, index: note.index, status: note.status, flags: note.flags };
+            if note.bare {
+                Sender { epoch, counters }.bare(self.book, subject);
+                return;
+            }
             let end = (*self.flow).stretch.end;
             let here = end.wrapping_sub(piece.to);
             let body = if note.body > here { here } else { note.body };
             let source = Source { origin: self.origin, source: (*self.flow).stretch.source };
-            let subject = Subject { kind: note.kind, index: note.index, status: note.status, flags: note.flags };
             let forget = &raw mut (*self.flow).stretch.scratch;
             Sender { epoch, counters }.piece(&source, self.book, subject, piece, body, forget);
         }
