@@ -218,7 +218,8 @@ fn leaves(ctx: &SkBuffContext) {
             if kind == HANDSHAKE
                 && let Some(session) = session(&key)
             {
-                (*session).claim = Claim { cookie: (*book).cookie, edge: (*book).edge, role: (*book).role, opening, protocol: before, reserved: [0; 4] };
+                (*session).claim =
+                    Claim { cookie: (*book).cookie, edge: (*book).edge, role: (*book).role, opening, protocol: before, reserved: [0; 4] };
             }
             return;
         }

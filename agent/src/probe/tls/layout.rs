@@ -82,7 +82,8 @@ impl<'a> Types<'a> {
     /// Offset and type of a member of the struct of that name.
     fn member(&self, of: &str, name: &str) -> Option<(u32, u32)> {
         let mut structs = self.places.iter().skip(1).copied().filter(|place| {
-            self.info(*place).is_some_and(|info| kind(info) == STRUCT) && word(self.bytes, *place).is_some_and(|text| self.is_named(text, of))
+            self.info(*place).is_some_and(|info| kind(info) == STRUCT)
+                && word(self.bytes, *place).is_some_and(|text| self.is_named(text, of))
         });
         structs.find_map(|place| self.member_of(place, name))
     }
@@ -151,7 +152,8 @@ mod tests {
         let types = words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
         let length = |part: &[u8]| u32::try_from(part.len()).unwrap_or(0);
         let header = [0x0001_eb9f, 24, 0, length(&types), length(&types), length(strings)];
-        let file: Vec<u8> = header.iter().flat_map(|word| word.to_ne_bytes()).chain(types.iter().copied()).chain(strings.iter().copied()).collect();
+        let file: Vec<u8> =
+            header.iter().flat_map(|word| word.to_ne_bytes()).chain(types.iter().copied()).chain(strings.iter().copied()).collect();
         assert_eq!(find(&file), Some(12));
         assert_eq!(find(&file[..file.len() - 1]), None);
         assert_eq!(find(b"no BTF at all"), None);

@@ -8,7 +8,9 @@ use aya_ebpf::{
 };
 use stormdrill_wire::{conn::Book, flow::Flow};
 
-use super::{Call, Key, Session, TLS_CALLS, TLS_NO_CALL, TLS_PROGRAMS, TLS_SESSIONS, direction, either, held, read::program, session, what};
+use super::{
+    Call, Key, Session, TLS_CALLS, TLS_NO_CALL, TLS_PROGRAMS, TLS_SESSIONS, direction, either, held, read::program, session, what,
+};
 
 /// A call of each kind begins.
 macro_rules! begins {
@@ -224,4 +226,5 @@ unsafe fn carried(call: *mut Call, session: *mut Session, direction: u32, amount
     }
 }
 
-const _: () = assert!(what::READ & 1 == 1 && what::READ_EX & 1 == 1 && what::WRITE & 1 == 0 && what::WRITE_EX & 1 == 0 && what::SEND_FILE & 1 == 0);
+const _: () =
+    assert!(what::READ & 1 == 1 && what::READ_EX & 1 == 1 && what::WRITE & 1 == 0 && what::WRITE_EX & 1 == 0 && what::SEND_FILE & 1 == 0);

@@ -100,7 +100,11 @@ impl Place {
     unsafe fn origin(&self) -> Origin {
         // SAFETY: the pointer is into a map.
         unsafe {
-            Origin { key: (*self.call).key, direction: self.direction as u64, address: (*self.call).buf.wrapping_sub((*self.call).seq as u64) }
+            Origin {
+                key: (*self.call).key,
+                direction: self.direction as u64,
+                address: (*self.call).buf.wrapping_sub((*self.call).seq as u64),
+            }
         }
     }
 
