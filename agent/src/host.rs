@@ -80,6 +80,14 @@ const fn symbol(feature: Feature) -> Option<&'static str> {
     }
 }
 
+/// Whether a module's file is there: the list of them may be older than what was removed since.
+fn has_module(list: &str, directory: &Path, name: &str) -> bool {
+    let file = format!("/{name}.ko");
+    // A line begins with the module's own file, which may be compressed; those that it needs follow.
+    let mut files = list.lines().filter_map(|line| line.split(':').next()).filter(|path| path.contains(&file));
+    files.any(|path| directory.join(path).exists())
+}
+
 /// What `plan` can say of this host without a privilege and without a socket: what the running kernel holds, and which
 /// modules are installed for it. A symbol table that cannot be read leaves the question open.
 pub(crate) fn facts() -> HostFacts {
@@ -92,7 +100,7 @@ pub(crate) fn facts() -> HostFacts {
     if let Ok(symbols) = std::fs::read_to_string("/proc/kallsyms") {
         for feature in Feature::MODULES {
             let built_in = symbol(feature).is_some_and(|symbol| symbols.contains(symbol));
-            let installed = modules.contains(&format!("/{}.ko", feature.as_str()));
+            let installed = has_module(&modules, Path::new("/lib/modules").join(&release).as_path(), feature.as_str());
             facts = facts.with(feature, built_in || installed);
         }
         facts = facts.with(Feature::CgroupBpf, symbol(Feature::CgroupBpf).is_some_and(|symbol| symbols.contains(symbol)));
@@ -101,4 +109,22 @@ pub(crate) fn facts() -> HostFacts {
     facts.spared_ports = own_ports::of_ssh();
     facts.spared_ends = spared::ssh_clients();
     facts
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_module_is_there_if_its_file_is_and_not_if_only_the_list_has_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let sched = dir.path().join("kernel/net/sched");
+        std::fs::create_dir_all(&sched).unwrap();
+        std::fs::write(sched.join("sch_tbf.ko.xz"), "").unwrap();
+        let list = "kernel/net/sched/sch_netem.ko.xz:\nkernel/net/sched/sch_tbf.ko.xz:\nkernel/x.ko.xz: kernel/net/sched/sch_tbf2.ko.xz\n";
+        assert!(has_module(list, dir.path(), "sch_tbf"));
+        assert!(!has_module(list, dir.path(), "sch_netem"));
+        assert!(!has_module(list, dir.path(), "sch_ingress"));
+    }
 }

@@ -96,8 +96,9 @@ fn stopped(scene: &Scene, databases: &Databases, section: &mut Section) -> Resul
         "D4",
         Verdict::of(number(counts, "mysql_1040") > 0),
         format!(
-            "{} times \"Too many connections\" (1040); with the guarded service {}",
+            "{} times \"Too many connections\" (1040), {} times by `err:1040` of the drill's windows; with the guarded service {}",
             number(counts, "mysql_1040"),
+            answered(outcome, "mysql", "err:1040"),
             number(&found[1].1, "mysql_1040")
         ),
     );
