@@ -162,3 +162,35 @@ fn streams_within_tls_are_counted_as_h2load_counts_them() {
         }
     });
 }
+
+#[test]
+fn redis_commands_within_tls_are_counted() {
+    alone(|| {
+        let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+        certify(dir.path());
+        let file = |name: &str| dir.path().join(name).display().to_string();
+        let mut command = Command::new("redis-server");
+        command.args(["--port", "0", "--tls-port", &port.to_string(), "--tls-auth-clients", "no", "--save", "", "--dir"]).arg(dir.path());
+        command.args(["--tls-cert-file", &file("cert.pem"), "--tls-key-file", &file("key.pem"), "--tls-ca-cert-file", &file("cert.pem")]);
+        let server = Server::start(&mut command, dir, port);
+        let port = server.port.to_string();
+        let tls = ["-p", &port, "--tls", "--insecure"];
+        let processed = || {
+            let text = run("redis-cli", &[tls.as_slice(), &["info", "stats"]].concat());
+            let line = text.lines().find_map(|line| line.strip_prefix("total_commands_processed:")).unwrap();
+            line.trim().parse::<u64>().unwrap()
+        };
+        let first = processed();
+        let mut probe = attach(server.port);
+        for pipelined in ["1", "50", "1000"] {
+            run(
+                "redis-benchmark",
+                &[tls.as_slice(), &["-n", "2000", "-c", "5", "-q", "-t", "set,get,lrange_100", "-P", pipelined]].concat(),
+            );
+        }
+        // A look counts itself from the next one on: the first is behind the probe, the last before it.
+        let made = processed() - first;
+        assert!(made > 20_000, "{made}");
+        super::assert_counts(&mut probe, made, made, 0);
+    });
+}

@@ -9,7 +9,7 @@ use aya_ebpf::{
 use stormdrill_wire::{conn::Book, flow::Flow};
 
 use super::{
-    Call, Key, Session, TLS_CALLS, TLS_NO_CALL, TLS_PROGRAMS, TLS_SESSIONS, direction, either, held, read::program, session, what,
+    Call, Key, Session, TLS_CALLS, TLS_NO_CALL, TLS_PROGRAMS, TLS_READ, TLS_SESSIONS, direction, either, held, read::program, session, what,
 };
 
 /// A call of each kind begins.
@@ -53,7 +53,7 @@ pub fn tls_shaken(ctx: RetProbeContext) -> u32 {
 pub fn tls_free(ctx: ProbeContext) -> u32 {
     if let Some(ssl) = ctx.arg::<u64>(0) {
         let key = Key { ssl, tgid: tgid() };
-        let _ = TLS_SESSIONS.remove(&key);
+        let _ = TLS_SESSIONS.remove(key);
         held::free(&key, 0);
         held::free(&key, 1);
     }
@@ -117,7 +117,7 @@ fn end(ctx: &RetProbeContext, shaken: bool) {
         (*call).what = what::NOTHING;
         let amount = if shaken { 0 } else { amount(call, what, ctx.ret::<i32>()) };
         let key = (*call).key;
-        if amount == 0 && (*call).cookie == 0 && TLS_SESSIONS.get_ptr(&key).is_none() {
+        if amount == 0 && (*call).cookie == 0 && TLS_SESSIONS.get_ptr(key).is_none() {
             (*call).loose = 1;
             return;
         }
@@ -179,6 +179,7 @@ unsafe fn connect(call: *const Call, session: *mut Session) {
         *book = Book::new(role);
         (*book).cookie = (*call).cookie;
         (*book).edge = (*call).edge;
+        let _ = TLS_READ.insert((*book).cookie, 1, 0);
         if begins {
             (*book).protocol = (*call).protocol;
         }

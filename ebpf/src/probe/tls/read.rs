@@ -15,7 +15,7 @@ use stormdrill_wire::{
 };
 
 use super::{
-    Call, Session, TLS_CALLS, TLS_CHUNKS, TLS_PROGRAMS, TLS_SESSIONS, direction, either, held,
+    Call, Session, TLS_CALLS, TLS_CHUNKS, TLS_PROGRAMS, TLS_READ, TLS_SESSIONS, direction, either, held,
     source::{Bytes, Origin, Watch},
 };
 use crate::{
@@ -89,7 +89,7 @@ impl Place {
         // SAFETY: map values that only this thread uses.
         unsafe {
             let key = (*call).key;
-            let session = TLS_SESSIONS.get_ptr_mut(&key)?;
+            let session = TLS_SESSIONS.get_ptr_mut(key)?;
             let side = (*call).side as usize & 1;
             let flow = (&raw mut (*session).flows).cast::<Flow>().add(side);
             Some(Self { call, session, flow, side, direction: direction((*session).book.role, side) })
@@ -206,6 +206,10 @@ fn look(ctx: &RetProbeContext) {
             }
         } else {
             (*book).protocol = found & 7;
+        }
+        if (*book).protocol >= protocol::TLS {
+            // The connection is counted as what it is on the wire.
+            let _ = TLS_READ.remove((*book).cookie);
         }
         TLS_PROGRAMS.tail_call(ctx, program::NEXT);
     }
