@@ -83,8 +83,16 @@ pub(super) fn attach(config: &ProbeConfig<'_>, reads: Reads) -> Result<Probe, Pr
     let rules = rules::of_edges(config.edges)?;
     raise_memlock();
     let cgroup = File::open(&config.cgroup).map_err(|source| ProbeError::Cgroup { cgroup: config.cgroup.clone(), source })?;
-    let mut object =
-        EbpfLoader::new().map_max_entries("EVENTS", config.ring_bytes).map_max_entries("EARLY", cpus()).load(OBJECT).map_err(refused)?;
+    let mut loader = EbpfLoader::new();
+    loader.map_max_entries("EVENTS", config.ring_bytes).map_max_entries("EARLY", cpus());
+    let may_be_tls = config.edges.is_empty() || config.edges.iter().any(|edge| edge.protocol.is_none());
+    if !may_be_tls {
+        // Their memory is taken when they are made.
+        for map in ["TLS_CALLS", "TLS_SESSIONS", "TLS_HELD", "TLS_READ"] {
+            loader.map_max_entries(map, 1);
+        }
+    }
+    let mut object = loader.load(OBJECT).map_err(refused)?;
 
     let count = u32::try_from(config.edges.len()).unwrap_or(u32::MAX);
     let events = if config.events { Settings::EVENTS } else { 0 };
@@ -95,7 +103,7 @@ pub(super) fn attach(config: &ProbeConfig<'_>, reads: Reads) -> Result<Probe, Pr
     rule_map.set(0, rules, 0).map_err(map("RULES"))?;
     let mut found: HashMap<MapData, u64, u32> = take(&mut object, "FOUND")?;
 
-    let tls = read_tls(&mut object, config.edges);
+    let tls = if may_be_tls { read_tls(&mut object) } else { Err(TlsError::NotNeeded) };
     let events = if tls.is_ok() { events | Settings::READS_TLS } else { events };
     let mut chains = Vec::new();
     for (array, names) in CHAINS {
@@ -149,11 +157,8 @@ pub(super) fn attach(config: &ProbeConfig<'_>, reads: Reads) -> Result<Probe, Pr
     Ok(probe)
 }
 
-/// Attaches to TLS libraries if what an edge speaks is to be found out, and the kernel lets it be read.
-fn read_tls(object: &mut Ebpf, edges: &[EdgeSpec]) -> Result<Tls, TlsError> {
-    if !edges.is_empty() && edges.iter().all(|edge| edge.protocol.is_some()) {
-        return Err(TlsError::NotNeeded);
-    }
+/// Attaches to TLS libraries if the kernel lets them be read.
+fn read_tls(object: &mut Ebpf) -> Result<Tls, TlsError> {
     // Loaded here, since its refusal is no failure of the probe.
     skb_program(object, "tls_egress")?.load().map_err(program("tls_egress"))?;
     Tls::attach(object)

@@ -95,12 +95,13 @@ impl Tls {
     }
 
     fn probe(&mut self, object: &mut Ebpf, library: &Library) {
+        let path = library.path();
         let mut links = Vec::new();
         for &(function, offset) in &library.functions {
             for name in function.programs() {
                 let attached = uprobe(object, name)
                     .map_err(|_| ())
-                    .and_then(|program| program.attach(offset, &library.path, UProbeScope::AllProcesses).map_err(|_| ()));
+                    .and_then(|program| program.attach(offset, &path, UProbeScope::AllProcesses).map_err(|_| ()));
                 let Ok(link) = attached else {
                     self.refused += 1;
                     detach(object, links);

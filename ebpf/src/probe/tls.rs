@@ -145,7 +145,7 @@ pub static TLS_NO_CALL: Array<Call> = Array::with_max_entries(1, 0);
 #[map]
 pub static TLS_NO_SESSION: Array<Session> = Array::with_max_entries(1, 0);
 
-/// Cookies of connections whose plaintext is recognised.
+/// Cookies of connections that are tied to an object and whose plaintext, if there was any, is not unknown.
 #[map]
 pub static TLS_READ: LruHashMap<u64, u32> = LruHashMap::with_max_entries(1 << 14, 0);
 
@@ -269,15 +269,17 @@ const PATIENCE: u8 = 32;
 unsafe fn wait_no_longer(book: *mut Book) {
     // SAFETY: the caller's pointer is into socket storage.
     unsafe {
-        if (*book).counted != 0 || (*book).looked == 0 {
+        if (*book).counted != 0 {
             return;
         }
-        (*book).looked = (*book).looked.wrapping_add(1);
-        if (*book).looked > PATIENCE
-            && let Some((epoch, _)) = count::settings()
-            && let Some(counters) = count::of_edge(epoch, (*book).edge)
-        {
-            settle(book, counters);
+        (*book).looked += 1;
+        if (*book).looked > PATIENCE {
+            (*book).looked = 1;
+            if let Some((epoch, _)) = count::settings()
+                && let Some(counters) = count::of_edge(epoch, (*book).edge)
+            {
+                settle(book, counters);
+            }
         }
     }
 }
@@ -293,9 +295,7 @@ pub unsafe fn settle(book: *mut Book, counters: *mut EdgeCounters) {
         if (*book).protocol != protocol::TLS || (*book).counted != 0 || (*book).looked == 0 {
             return;
         }
-        if TLS_READ.get_ptr((*book).cookie).is_some() {
-            (*book).counted = 1;
-        } else {
+        if TLS_READ.get_ptr((*book).cookie).is_none() {
             watch::count_as(book, counters, protocol::TLS);
         }
     }

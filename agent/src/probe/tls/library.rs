@@ -1,6 +1,7 @@
 //! A library or executable with OpenSSL's calls, and where in its file they are.
 
 use std::fs::File;
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
 use object::read::ReadCache;
@@ -61,11 +62,11 @@ impl Function {
 }
 
 /// A file that has the calls.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Library {
     pub(super) file: FileId,
-    /// How the kernel can open it.
-    pub(super) path: PathBuf,
+    /// Open, so that it can be found even if the process that had it has ended.
+    handle: File,
     /// Each call and its offset in the file.
     pub(super) functions: Vec<(Function, u64)>,
 }
@@ -73,11 +74,17 @@ pub(super) struct Library {
 impl Library {
     /// The library that a file is; `None` if it cannot read and write TLS by those names.
     pub(super) fn open(file: FileId, path: &Path) -> Option<Self> {
+        let handle = File::open(path).ok()?;
         // Only what is asked for is read: an executable may have hundreds of megabytes.
-        let cache = ReadCache::new(File::open(path).ok()?);
+        let cache = ReadCache::new(&handle);
         let functions = functions(&object::File::parse(&cache).ok()?);
         let has = |function| functions.iter().any(|(found, _)| *found == function);
-        (has(Function::Read) && has(Function::Write)).then(|| Self { file, path: path.to_owned(), functions })
+        (has(Function::Read) && has(Function::Write)).then_some(Self { file, handle, functions })
+    }
+
+    /// Where this process, and the kernel for it, finds the file.
+    pub(super) fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.handle.as_raw_fd()))
     }
 }
 

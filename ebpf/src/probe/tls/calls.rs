@@ -9,7 +9,7 @@ use aya_ebpf::{
 use stormdrill_wire::{conn::Book, flow::Flow};
 
 use super::{
-    Call, Key, Session, TLS_CALLS, TLS_NO_CALL, TLS_PROGRAMS, TLS_SESSIONS, direction, either, held, read::program, session, what,
+    Call, Key, Session, TLS_CALLS, TLS_NO_CALL, TLS_PROGRAMS, TLS_READ, TLS_SESSIONS, direction, either, held, read::program, session, what,
 };
 
 /// A call of each kind begins.
@@ -179,6 +179,7 @@ unsafe fn connect(call: *const Call, session: *mut Session) {
         *book = Book::new(role);
         (*book).cookie = (*call).cookie;
         (*book).edge = (*call).edge;
+        let _ = TLS_READ.insert((*book).cookie, 1, 0);
         if begins {
             (*book).protocol = (*call).protocol;
         }

@@ -15,7 +15,7 @@ use stormdrill_wire::{
 };
 
 use super::{
-    Call, Session, TLS_CALLS, TLS_CHUNKS, TLS_PROGRAMS, TLS_SESSIONS, direction, either, held,
+    Call, Session, TLS_CALLS, TLS_CHUNKS, TLS_PROGRAMS, TLS_READ, TLS_SESSIONS, direction, either, held,
     source::{Bytes, Origin, Watch},
 };
 use crate::{
@@ -206,6 +206,10 @@ fn look(ctx: &RetProbeContext) {
             }
         } else {
             (*book).protocol = found & 7;
+        }
+        if (*book).protocol >= protocol::TLS {
+            // The connection is counted as what it is on the wire.
+            let _ = TLS_READ.remove((*book).cookie);
         }
         TLS_PROGRAMS.tail_call(ctx, program::NEXT);
     }

@@ -11,7 +11,7 @@ use stormdrill_wire::{
     recogniser::{Note, Piece, Window, tally},
 };
 
-use super::{Key, TLS_READ, held};
+use super::{Key, held};
 use crate::{
     count,
     events::{Fetch, Sender, Subject},
@@ -179,6 +179,5 @@ unsafe fn count_protocol(book: *mut Book, epoch: u32, protocol: u8) {
             return;
         };
         watch::count_as(book, counters, protocol);
-        let _ = TLS_READ.insert((*book).cookie, 1, 0);
     }
 }
