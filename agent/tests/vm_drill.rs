@@ -210,6 +210,9 @@ fn without_netem_a_delay_is_refused_before_anything_is_changed() {
         assert!(!ended.stderr.contains("baseline:"), "it began: {ended:#?}");
         let release = run("uname", &["-r"]);
         assert!(ended.stderr.contains("sch_netem") && ended.stderr.contains(release.trim()), "{ended:#?}");
+        // The programs that read within TLS are others than those that everything else needs.
+        let doctor = agent.run(&["doctor"]);
+        assert!(doctor.stdout.lines().any(|line| line.starts_with("ok ") && line.contains(" uprobes ")), "{doctor:#?}");
         // doctor and plan say it as well, and what would be there instead.
         for (command, code) in [(["doctor"].as_slice(), 0), (&["plan", agent.path("playbook.yaml").to_str().unwrap()], 0)] {
             let told = agent.run(command);
