@@ -457,8 +457,9 @@ fn faults_work_on_bond_vlan_and_bridge_by_their_routes_and_leave_them_as_they_we
             assert!(prepared.describe()[0].contains(&format!("at {device} egress")), "{:?}", prepared.describe());
             let mut fault = prepared.apply_blocking().unwrap();
             let arrived = lab::while_renewing(&mut [&mut fault], || arriving(&peer, 2000, 9999, "10.9.0.2"));
+            // A lease that was renewed too late lets packets pass that were not selected.
+            assert_eq!(fault.counts().unwrap()[0].selected, 2000, "{kind}: {arrived} arrived");
             assert!(is_plausible(arrived, 2000, 0.5), "{kind}: {arrived} of 2000");
-            assert_eq!(fault.counts().unwrap()[0].selected, 2000, "{kind}");
             assert!(fault.remove_blocking().error.is_none());
 
             let fault = apply(state.path(), delay(50), Direction::Both, edge(Role::Downstream, Some("10.9.0.2"), None));

@@ -393,7 +393,8 @@ pub(crate) fn while_renewing<T>(faults: &mut [&mut Applied], work: impl FnOnce()
     let (done, is_done) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            while is_done.recv_timeout(Duration::from_millis(500)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            // Often: after a guest was halted by its host, little may pass before the next time.
+            while is_done.recv_timeout(Duration::from_millis(50)) == Err(mpsc::RecvTimeoutError::Timeout) {
                 for fault in &mut *faults {
                     fault.renew().unwrap();
                 }
