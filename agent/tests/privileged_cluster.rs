@@ -70,7 +70,7 @@ impl Etcd {
 /// A drill that disturbs a port of the shared address until somebody ends it.
 fn playbook(name: &str, port: u16) -> String {
     format!(
-        "version: 1\nname: {name}\nobserve: {{downstream: {{store: {{address: {SHARED}, port: {port}}}}}, window: 500ms}}\n\
+        "version: 1\nname: {name}\nobserve: {{downstream: {{store: {{address: {SHARED}, port: {port}, protocol: http}}}}, window: 500ms}}\n\
          phases: {{baseline: 1s, fault: 300s, recovery: 1s}}\nfaults: [{{http_status: {{status: 503, share: 50%}}, to: store}}]\n"
     )
 }

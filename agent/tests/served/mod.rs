@@ -167,7 +167,7 @@ pub(crate) async fn read(response: Response) -> (u16, Value) {
 /// A playbook that is aimed at a port of this host.
 pub(crate) fn playbook(name: &str, port: u16) -> String {
     format!(
-        "version: 1\nname: {name}\nobserve: {{downstream: {{store: {{address: 127.0.0.1, port: {port}}}}}, window: 1s}}\n\
+        "version: 1\nname: {name}\nobserve: {{downstream: {{store: {{address: 127.0.0.1, port: {port}, protocol: http}}}}, window: 1s}}\n\
          phases: {{baseline: 5s, fault: 5s, recovery: 5s}}\nfaults: [{{loss: 30%, to: store}}]\n"
     )
 }
