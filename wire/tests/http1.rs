@@ -64,6 +64,31 @@ fn a_body_is_not_a_request() {
 }
 
 #[test]
+fn a_length_is_read_in_whatever_form_it_stands() {
+    // The value, and how many bytes it says. What fits into a word is read at once, the rest digit by digit.
+    for (value, length) in [
+        ("0", 0),
+        ("7", 7),
+        (" 7", 7),
+        ("  7", 7),
+        ("\t42", 42),
+        (" 42 ", 42),
+        (" 12345", 12345),
+        ("99999", 99999),
+        (" 123456", 123_456),
+        (" 00012", 12),
+        (" 19, 19", 19),
+    ] {
+        let body = "GET / HTTP/1.1\r\n\r\n".repeat(length / 18 + 1);
+        for (end, more) in [("\r\n", ""), ("\n", ""), ("\r\n", "A: b\r\n")] {
+            let post = format!("POST / HTTP/1.1\r\nContent-Length:{value}{end}{more}\r\n{}", &body[..length]);
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length:{value}{end}{more}\r\n{}", &body[..length]);
+            check(&[(REQUEST, &post), (RESPONSE, &answer), (REQUEST, GET), (RESPONSE, &answer)], 2, &[200, 200]);
+        }
+    }
+}
+
+#[test]
 fn a_chunked_body_is_not_a_request_and_ends_where_it_ends() {
     let post = "POST /a HTTP/1.1\r\nTransfer-Encoding: gzip, Chunked\r\n\r\n12;ext=1\r\nGET / HTTP/1.1\r\n\r\n\r\n0A\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n";
     check(&[(REQUEST, post), (REQUEST, GET), (REQUEST, post)], 3, &[]);
