@@ -5,7 +5,12 @@
 //! the connection again; what goes on from burst to burst lies in the connection's memory.
 
 use aya_ebpf::bindings::__sk_buff;
-use stormdrill_wire::{flow::Flow, read::Run, recogniser::Recogniser};
+use stormdrill_wire::{
+    conn::Book,
+    flow::Flow,
+    read::{Payload, Run, Sink},
+    recogniser::Recogniser,
+};
 
 use crate::{conns, maps::CHUNKS, packet::Bytes, scratch::Scratch, watch::Watch};
 
@@ -13,9 +18,14 @@ use crate::{conns, maps::CHUNKS, packet::Bytes, scratch::Scratch, watch::Watch};
 pub const BURSTS: u32 = 1024;
 
 /// A stretch that is being read.
-pub struct Job {
-    bytes: Bytes,
-    watch: Watch,
+pub struct Job<B, W> {
+    pub bytes: B,
+    pub watch: W,
+}
+
+/// What knows the flow that is read, the connection and the side.
+pub trait OnFlow {
+    fn at(&self) -> (*mut Flow, *mut Book, usize);
 }
 
 /// Calls `step` sixteen times for each token, until there is nothing left.
@@ -53,27 +63,38 @@ pub fn burst<M: Recogniser>(skb: *mut __sk_buff) -> u32 {
         let key = (*book).cookie << 1 | side as u64;
         let bytes = Bytes { skb, payload: scratch.payload(), seq: scratch.seq(), chunk, token, key };
         let mut job = Job { bytes, watch: Watch { skb, book, flow, side, key } };
-        #[expect(clippy::never_loop, reason = "the way to leave a sequence early")]
-        loop {
-            sixteen_each!(step::<M>(&mut job); 1);
-            return 1;
-        }
-        end::<M>(&mut job);
+        on::<M, _, _>(&mut job)
     }
+}
+
+/// Reads on with what is at hand; 0 when there is nothing left to read.
+///
+/// # Safety
+/// The job's flow and connection must lie in a map, apart from each other.
+#[inline(always)]
+pub unsafe fn on<M: Recogniser, B: Payload, W: Sink + OnFlow>(job: &mut Job<B, W>) -> u32 {
+    #[expect(clippy::never_loop, reason = "the way to leave a sequence early")]
+    loop {
+        sixteen_each!(step::<M, B, W>(job); 1);
+        return 1;
+    }
+    end::<M, B, W>(job);
     0
 }
 
 /// One step; false at the end.
 #[inline(never)]
-fn step<M: Recogniser>(job: &mut Job) -> bool {
-    // SAFETY: `flow` and `book` point into socket storage, apart from each other.
-    let (flow, book) = unsafe { (&mut *job.watch.flow, &mut *job.watch.book) };
-    Run::<M>::new(flow, book, job.watch.side).step(&mut job.bytes, &mut job.watch)
+fn step<M: Recogniser, B: Payload, W: Sink + OnFlow>(job: &mut Job<B, W>) -> bool {
+    let (flow, book, side) = job.watch.at();
+    // SAFETY: `on`'s caller's.
+    let (flow, book) = unsafe { (&mut *flow, &mut *book) };
+    Run::<M>::new(flow, book, side).step(&mut job.bytes, &mut job.watch)
 }
 
 #[inline(never)]
-fn end<M: Recogniser>(job: &mut Job) {
+fn end<M: Recogniser, B: Payload, W: Sink + OnFlow>(job: &mut Job<B, W>) {
+    let (flow, book, side) = job.watch.at();
     // SAFETY: as above.
-    let (flow, book) = unsafe { (&mut *job.watch.flow, &mut *job.watch.book) };
-    Run::<M>::new(flow, book, job.watch.side).end(&mut job.bytes, &mut job.watch);
+    let (flow, book) = unsafe { (&mut *flow, &mut *book) };
+    Run::<M>::new(flow, book, side).end(&mut job.bytes, &mut job.watch);
 }

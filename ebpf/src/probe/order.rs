@@ -5,20 +5,17 @@ use stormdrill_wire::{
     abi::{EventHeader, MAX_NAMED_EDGES, health, kind, protocol},
     conn::{Book, side},
     flow::{Flow, Stretch},
-    ring::{BLOCK, RING, Ranges, Ring},
+    ring::{BLOCK, Ranges, Ring},
 };
 
 use crate::{
     conns, count,
     events::{Sender, Subject},
     hook::{self, program},
-    packet::{forget, within},
+    packet::within,
     rings,
     scratch::{Scratch, stage, then},
 };
-
-/// Blocks that a segment of the ring's size touches.
-const BLOCKS: u32 = (RING / BLOCK) as u32 + 1;
 
 /// Keeps the segment, if it is to be kept; then has read what can be. Lets the packet pass.
 #[inline(always)]
@@ -165,38 +162,17 @@ unsafe fn pass_over(scratch: Scratch, book: *mut Book, flow: *mut Flow, ring: *m
     }
 }
 
-/// Copies a segment's bytes into a ring, from one sequence number to another, block by block. False if they cannot be read.
+/// Copies a segment's bytes into a ring, from one sequence number to another. False if they cannot be read.
 ///
 /// # Safety
 /// `ring` must not be null.
 #[inline(always)]
 pub unsafe fn copy(skb: *mut __sk_buff, payload: u32, seq: u32, ring: *mut Ring, from: u32, to: u32) -> bool {
-    // SAFETY: the ring has room for a block at any place, and once more where the first block is repeated.
+    // SAFETY: the caller's ring; the helper checks the offset.
     unsafe {
-        let cursor = &raw mut (*ring).cursor;
-        core::ptr::write_volatile(cursor, from as u64);
-        let mut block = 0;
-        while block < BLOCKS {
-            block += 1;
-            let at = core::ptr::read_volatile(cursor) as u32;
-            let left = to.wrapping_sub(at);
-            if left == 0 {
-                return true;
-            }
-            let room = BLOCK as u32 - (at & (BLOCK as u32 - 1));
-            let len = if left > room { room } else { left };
-            core::ptr::write_volatile(cursor, at.wrapping_add(len) as u64);
+        rings::fill(ring, from, to, |at, place, len| {
             let offset = payload.wrapping_add(at.wrapping_sub(seq));
-            let data = (&raw mut (*ring).data).cast::<u8>();
-            let place = data.add(forget(at) as usize & (RING - 1));
-            if bpf_skb_load_bytes(skb.cast(), offset, place.cast(), within::<BLOCK>(len)) != 0 {
-                return false;
-            }
-            if at as usize & (RING - 1) < BLOCK {
-                let again = data.add(RING).add(forget(at) as usize & (BLOCK - 1));
-                bpf_skb_load_bytes(skb.cast(), offset, again.cast(), within::<BLOCK>(len));
-            }
-        }
-        core::ptr::read_volatile(cursor) as u32 == to
+            bpf_skb_load_bytes(skb.cast(), offset, place.cast(), within::<BLOCK>(len)) == 0
+        })
     }
 }

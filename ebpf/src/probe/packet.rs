@@ -175,6 +175,53 @@ fn index(at: u32) -> usize {
     forget(at) as usize & (CHUNK - 1)
 }
 
+impl Chunk {
+    /// # Safety
+    /// `chunk` must point to one, as below.
+    #[inline(always)]
+    pub unsafe fn byte(chunk: *const Self, at: u32) -> u8 {
+        // SAFETY: the caller's; the index is masked to the chunk.
+        unsafe { *(&raw const (*chunk).bytes).cast::<u8>().add(index(at)) }
+    }
+
+    /// # Safety
+    /// As `byte`.
+    #[inline(always)]
+    pub unsafe fn word(chunk: *const Self, at: u32) -> u64 {
+        let word: u64;
+        // SAFETY: the caller's; the index is masked to the chunk, which has eight bytes more. As an instruction of its own, since the
+        // compiler would assemble an unaligned word from eight bytes.
+        unsafe {
+            let from = (&raw const (*chunk).bytes).cast::<u8>().add(index(at));
+            asm!("{0} = *(u64 *)({1} + 0)", out(reg) word, in(reg) from, options(readonly, nostack, preserves_flags));
+        }
+        word
+    }
+
+    /// Signs it for the run with that token, which may then write its bytes: [`CHUNK`] and no more.
+    ///
+    /// # Safety
+    /// As `byte`.
+    #[inline(always)]
+    pub unsafe fn sign(chunk: *mut Self, token: u64) -> *mut u8 {
+        // SAFETY: the caller's.
+        unsafe {
+            core::ptr::write_volatile(&raw mut (*chunk).token, token);
+            (&raw mut (*chunk).bytes).cast()
+        }
+    }
+
+    /// Whether the run with that token was the last to sign it.
+    ///
+    /// # Safety
+    /// As `byte`.
+    #[inline(always)]
+    pub unsafe fn is_signed(chunk: *const Self, token: u64) -> bool {
+        // SAFETY: the caller's.
+        unsafe { core::ptr::read_volatile(&raw const (*chunk).token) == token }
+    }
+}
+
 /// A number of which the compiler knows nothing more.
 #[inline(always)]
 pub fn forget(number: u32) -> u64 {
@@ -187,20 +234,14 @@ pub fn forget(number: u32) -> u64 {
 impl Window for Bytes {
     #[inline(always)]
     fn byte(&self, at: u32) -> u8 {
-        // SAFETY: the index is masked to the chunk.
-        unsafe { *(&raw const (*self.chunk).bytes).cast::<u8>().add(index(at)) }
+        // SAFETY: a map value.
+        unsafe { Chunk::byte(self.chunk, at) }
     }
 
     #[inline(always)]
     fn word(&self, at: u32) -> u64 {
-        let word: u64;
-        // SAFETY: the index is masked to the chunk, which has eight bytes more. As an instruction of its own, since the
-        // compiler would assemble an unaligned word from eight bytes.
-        unsafe {
-            let from = (&raw const (*self.chunk).bytes).cast::<u8>().add(index(at));
-            asm!("{0} = *(u64 *)({1} + 0)", out(reg) word, in(reg) from, options(readonly, nostack, preserves_flags));
-        }
-        word
+        // SAFETY: a map value.
+        unsafe { Chunk::word(self.chunk, at) }
     }
 }
 
@@ -209,8 +250,7 @@ impl Payload for Bytes {
     fn load(&mut self, source: u32, at: u32, len: u32) -> u32 {
         // SAFETY: `chunk` has CHUNK bytes, and no more are asked for.
         unsafe {
-            core::ptr::write_volatile(&raw mut (*self.chunk).token, self.token);
-            let to = (&raw mut (*self.chunk).bytes).cast::<u8>();
+            let to = Chunk::sign(self.chunk, self.token);
             if source == Stretch::RING {
                 let ring = rings::get(self.key);
                 if ring.is_null() {
@@ -227,7 +267,7 @@ impl Payload for Bytes {
     #[inline(always)]
     fn is_intact(&self) -> bool {
         // SAFETY: a map value.
-        unsafe { core::ptr::read_volatile(&raw const (*self.chunk).token) == self.token }
+        unsafe { Chunk::is_signed(self.chunk, self.token) }
     }
 }
 

@@ -4,9 +4,15 @@ use aya_ebpf::{
     bindings::BPF_ANY,
     helpers::generated::{bpf_map_delete_elem, bpf_map_lookup_elem, bpf_map_update_elem},
 };
-use stormdrill_wire::ring::{RING, Ring};
+use stormdrill_wire::ring::{BLOCK, RING, Ring};
 
-use crate::maps::{EMPTY_RING, RINGS};
+use crate::{
+    maps::{EMPTY_RING, RINGS},
+    packet::forget,
+};
+
+/// Blocks that a stretch of the ring's size touches.
+const BLOCKS: u32 = (RING / BLOCK) as u32 + 1;
 
 /// The ring of a side, null if it has none.
 #[inline(always)]
@@ -64,5 +70,39 @@ pub unsafe fn copy<const N: usize>(ring: *mut Ring, at: u32, to: *mut u8) {
             to.add(i).cast::<u64>().write_unaligned(word);
             i += 8;
         }
+    }
+}
+
+/// Copies what lies from one sequence number to another into the ring, block by block. `load` writes bytes from a sequence number on, 1 to a block of them, to
+/// a place; false as soon as it fails.
+///
+/// # Safety
+/// `ring` must not be null, and `load` write no more than it is told.
+#[inline(always)]
+pub unsafe fn fill(ring: *mut Ring, from: u32, to: u32, load: impl Fn(u32, *mut u8, u32) -> bool) -> bool {
+    // SAFETY: the ring has room for a block at any place, and once more where the first block is repeated.
+    unsafe {
+        let cursor = &raw mut (*ring).cursor;
+        core::ptr::write_volatile(cursor, from as u64);
+        let mut block = 0;
+        while block < BLOCKS {
+            block += 1;
+            let at = core::ptr::read_volatile(cursor) as u32;
+            let left = to.wrapping_sub(at);
+            if left == 0 {
+                return true;
+            }
+            let room = BLOCK as u32 - (at & (BLOCK as u32 - 1));
+            let len = if left > room { room } else { left };
+            core::ptr::write_volatile(cursor, at.wrapping_add(len) as u64);
+            let data = (&raw mut (*ring).data).cast::<u8>();
+            if !load(at, data.add(forget(at) as usize & (RING - 1)), len) {
+                return false;
+            }
+            if at as usize & (RING - 1) < BLOCK {
+                load(at, data.add(RING).add(forget(at) as usize & (BLOCK - 1)), len);
+            }
+        }
+        core::ptr::read_volatile(cursor) as u32 == to
     }
 }

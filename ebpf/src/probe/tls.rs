@@ -23,7 +23,12 @@ use stormdrill_wire::{
     ring::Ring,
 };
 
-use crate::{burst_passive, conns, count, hook, maps, packet::forget, scratch::Scratch, watch};
+use crate::{
+    burst_passive, conns, count, hook, maps,
+    packet::{Chunk, forget},
+    scratch::Scratch,
+    watch,
+};
 
 #[path = "tls/calls.rs"]
 mod calls;
@@ -155,7 +160,7 @@ pub static TLS_SOCK_OWNED: Array<u32> = Array::with_max_entries(1, 0);
 
 /// The bytes that are being read on each CPU.
 #[map]
-pub static TLS_CHUNKS: PerCpuArray<source::Chunk> = PerCpuArray::with_max_entries(1, 0);
+pub static TLS_CHUNKS: PerCpuArray<Chunk> = PerCpuArray::with_max_entries(1, 0);
 
 /// By `read::program`.
 #[map]

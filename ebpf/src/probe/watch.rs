@@ -11,7 +11,8 @@ use stormdrill_wire::{
 
 use crate::{
     count,
-    events::{Sender, Source, Subject},
+    events::{Fetch, Sender, Source, Subject},
+    job::OnFlow,
     scratch::Scratch,
     tls,
 };
@@ -26,44 +27,23 @@ pub struct Watch {
     pub key: u64,
 }
 
+impl OnFlow for Watch {
+    #[inline(always)]
+    fn at(&self) -> (*mut Flow, *mut Book, usize) {
+        (self.flow, self.book, self.side)
+    }
+}
+
 impl Sink for Watch {
     #[inline(always)]
     fn note(&mut self, note: &Note, piece: Piece) {
-        let Some((epoch, flags)) = count::settings() else {
-            return;
-        };
         // SAFETY: `book` and `flow` point into socket storage, `counters` into the counters map.
         unsafe {
-            let Some(counters) = count::of_edge(epoch, (*self.book).edge) else {
-                return;
-            };
-            if note.turn != 0 {
-                count_protocol(self.book, counters, note.turn);
-            } else if note.tally != tally::NONE {
-                count_protocol(self.book, counters, (*self.book).protocol);
-                count_message(counters, note);
-            }
-            if note.kind == 0 || !count::wants_events(flags) || (*self.book).edge as usize >= MAX_NAMED_EDGES {
-                return;
-            }
-            let subject = Subject { kind: note.kind, index: note.index, status: note.status, flags: note.flags };
-            if note.bare {
-                Sender { epoch, counters }.bare(self.book, subject);
-                return;
-            }
-            let end = (*self.flow).stretch.end;
-            let here = end.wrapping_sub(piece.to);
-            let body = if note.body > here { here } else { note.body };
-            let scratch = Scratch::of(self.skb);
-            let source = Source {
-                skb: self.skb,
-                payload: scratch.payload(),
-                seq: scratch.seq(),
-                source: (*self.flow).stretch.source,
-                key: self.key,
-            };
-            let forget = &raw mut (*self.flow).stretch.scratch;
-            Sender { epoch, counters }.piece(&source, self.book, subject, piece, body, forget);
+            let count_protocol = |counters, protocol| count_protocol(self.book, counters, protocol);
+            take_down(note, piece, self.book, self.flow, count_protocol, |source| {
+                let scratch = Scratch::of(self.skb);
+                Source { skb: self.skb, payload: scratch.payload(), seq: scratch.seq(), source, key: self.key }
+            });
         }
     }
 
@@ -80,6 +60,49 @@ impl Sink for Watch {
                 count_protocol(self.book, counters, protocol::UNKNOWN);
             }
         }
+    }
+}
+
+/// Counts what a note tells, and sends its record if one is wanted. `fetch` makes what the record's bytes come from, given the stretch's source.
+///
+/// # Safety
+/// `book` and `flow` must point into a map.
+#[inline(always)]
+pub unsafe fn take_down<F: Fetch>(
+    note: &Note,
+    piece: Piece,
+    book: *mut Book,
+    flow: *mut Flow,
+    count_protocol: impl Fn(*mut EdgeCounters, u8),
+    fetch: impl FnOnce(u32) -> F,
+) {
+    let Some((epoch, flags)) = count::settings() else {
+        return;
+    };
+    // SAFETY: the caller's pointers; `counters` points into the counters map.
+    unsafe {
+        let Some(counters) = count::of_edge(epoch, (*book).edge) else {
+            return;
+        };
+        if note.turn != 0 {
+            count_protocol(counters, note.turn);
+        } else if note.tally != tally::NONE {
+            count_protocol(counters, (*book).protocol);
+            count_message(counters, note);
+        }
+        if note.kind == 0 || !count::wants_events(flags) || (*book).edge as usize >= MAX_NAMED_EDGES {
+            return;
+        }
+        let subject = Subject { kind: note.kind, index: note.index, status: note.status, flags: note.flags };
+        let sender = Sender { epoch, counters };
+        if note.bare {
+            sender.bare(book, subject);
+            return;
+        }
+        let here = (*flow).stretch.end.wrapping_sub(piece.to);
+        let body = if note.body > here { here } else { note.body };
+        let source = fetch((*flow).stretch.source);
+        sender.piece(&source, book, subject, piece, body, &raw mut (*flow).stretch.scratch);
     }
 }
 
@@ -117,7 +140,7 @@ pub unsafe fn count_as(book: *mut Book, counters: *mut EdgeCounters, protocol: u
 /// # Safety
 /// The pointer is into the counters map.
 #[inline(always)]
-pub unsafe fn count_message(counters: *mut EdgeCounters, note: &Note) {
+unsafe fn count_message(counters: *mut EdgeCounters, note: &Note) {
     // SAFETY: the caller's.
     unsafe {
         if note.tally == tally::REQUEST {

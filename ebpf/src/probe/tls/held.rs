@@ -4,16 +4,10 @@ use aya_ebpf::{
     bindings::BPF_ANY,
     helpers::generated::{bpf_map_update_elem, bpf_probe_read_user},
 };
-use stormdrill_wire::ring::{BLOCK, RING, Ranges, Ring};
+use stormdrill_wire::ring::{BLOCK, Ranges, Ring};
 
 use super::{Call, Key, TLS_HELD};
-use crate::{
-    maps::EMPTY_RING,
-    packet::{forget, within},
-};
-
-/// Blocks that a stretch of the ring's size touches.
-const BLOCKS: u32 = (RING / BLOCK) as u32 + 1;
+use crate::{maps::EMPTY_RING, packet::within, rings};
 
 #[inline(always)]
 fn place(key: &Key, direction: u64) -> Key {
@@ -54,39 +48,10 @@ pub unsafe fn keep(call: *const Call, direction: u32, first: u32, from: u32, to:
         let Some(ring) = TLS_HELD.get_ptr_mut(key) else {
             return false;
         };
-        copy((*call).buf.wrapping_sub((*call).seq as u64), ring, from, to)
-    }
-}
-
-/// Copies block by block; `origin` is the address that position 0 would have.
-#[inline(always)]
-unsafe fn copy(origin: u64, ring: *mut Ring, from: u32, to: u32) -> bool {
-    // SAFETY: the ring has room for a block at any place, and once more where the first block is repeated.
-    unsafe {
-        let cursor = &raw mut (*ring).cursor;
-        core::ptr::write_volatile(cursor, from as u64);
-        let mut block = 0;
-        while block < BLOCKS {
-            block += 1;
-            let at = core::ptr::read_volatile(cursor) as u32;
-            let left = to.wrapping_sub(at);
-            if left == 0 {
-                return true;
-            }
-            let room = BLOCK as u32 - (at & (BLOCK as u32 - 1));
-            let len = if left > room { room } else { left };
-            core::ptr::write_volatile(cursor, at.wrapping_add(len) as u64);
-            let address = origin.wrapping_add(at as u64);
-            let data = (&raw mut (*ring).data).cast::<u8>();
-            let place = data.add(forget(at) as usize & (RING - 1));
-            if bpf_probe_read_user(place.cast(), within::<BLOCK>(len), address as *const _) != 0 {
-                return false;
-            }
-            if at as usize & (RING - 1) < BLOCK {
-                let again = data.add(RING).add(forget(at) as usize & (BLOCK - 1));
-                bpf_probe_read_user(again.cast(), within::<BLOCK>(len), address as *const _);
-            }
-        }
-        core::ptr::read_volatile(cursor) as u32 == to
+        // The address that position 0 would have.
+        let origin = (*call).buf.wrapping_sub((*call).seq as u64);
+        rings::fill(ring, from, to, |at, place, len| {
+            bpf_probe_read_user(place.cast(), within::<BLOCK>(len), origin.wrapping_add(at as u64) as *const _) == 0
+        })
     }
 }

@@ -9,7 +9,7 @@ use stormdrill_wire::{
     http2::Http2,
     mysql::Mysql,
     postgres::Postgres,
-    read::{self, Payload as _, Run},
+    read::{self, Payload as _},
     recogniser::Recogniser,
     redis::Redis,
 };
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     count,
-    job::{BURSTS, sixteen_each},
+    job::{self, BURSTS, Job},
 };
 
 /// Places in the program array; those of protocols are at their numbers.
@@ -247,13 +247,6 @@ fn read_on<M: Recogniser>(ctx: &RetProbeContext, burst: Called) {
     }
 }
 
-/// A stretch that is being read.
-struct Job {
-    bytes: Bytes,
-    watch: Watch,
-    side: usize,
-}
-
 /// Reads on by a burst; 0 when there is nothing left to read. See `job::burst`.
 #[inline(always)]
 fn burst<M: Recogniser>(task: u64) -> u32 {
@@ -265,29 +258,7 @@ fn burst<M: Recogniser>(task: u64) -> u32 {
         let Some(bytes) = place.bytes(task) else {
             return 0;
         };
-        let watch = Watch { origin: place.origin(), book: &raw mut (*place.session).book, flow: place.flow };
-        let mut job = Job { bytes, watch, side: place.side };
-        #[expect(clippy::never_loop, reason = "the way to leave a sequence early")]
-        loop {
-            sixteen_each!(step::<M>(&mut job); 1);
-            return 1;
-        }
-        end::<M>(&mut job);
+        let watch = Watch { origin: place.origin(), book: &raw mut (*place.session).book, flow: place.flow, side: place.side };
+        job::on::<M, _, _>(&mut Job { bytes, watch })
     }
-    0
-}
-
-/// One step; false at the end.
-#[inline(never)]
-fn step<M: Recogniser>(job: &mut Job) -> bool {
-    // SAFETY: `flow` and `book` point into the map of sessions, apart from each other.
-    let (flow, book) = unsafe { (&mut *job.watch.flow, &mut *job.watch.book) };
-    Run::<M>::new(flow, book, job.side).step(&mut job.bytes, &mut job.watch)
-}
-
-#[inline(never)]
-fn end<M: Recogniser>(job: &mut Job) {
-    // SAFETY: as above.
-    let (flow, book) = unsafe { (&mut *job.watch.flow, &mut *job.watch.book) };
-    Run::<M>::new(flow, book, job.side).end(&mut job.bytes, &mut job.watch);
 }

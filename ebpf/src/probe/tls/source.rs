@@ -1,30 +1,21 @@
 //! The bytes of a plaintext, seen through this CPU's chunk, and what is booked of them.
 
-use core::arch::asm;
-
 use aya_ebpf::helpers::generated::bpf_probe_read_user;
 use stormdrill_wire::{
-    abi::{MAX_NAMED_EDGES, protocol},
+    abi::{EdgeCounters, protocol},
     conn::Book,
     flow::{Flow, Stretch},
     read::{CHUNK, Payload, Sink},
-    recogniser::{Note, Piece, Window, tally},
+    recogniser::{Note, Piece, Window},
 };
 
 use super::{Key, held};
 use crate::{
-    count,
-    events::{Fetch, Sender, Subject},
-    packet::{forget, within},
+    events::Fetch,
+    job::OnFlow,
+    packet::{Chunk, within},
     rings, watch,
 };
-
-/// Memory for a chunk; see `packet::Chunk`.
-#[repr(C, align(8))]
-pub struct Chunk {
-    token: u64,
-    bytes: [u8; CHUNK + 16],
-}
 
 /// Where the bytes are: in the process's buffer, or held back.
 #[derive(Clone, Copy)]
@@ -43,28 +34,17 @@ pub struct Bytes {
     pub token: u64,
 }
 
-#[inline(always)]
-fn index(at: u32) -> usize {
-    forget(at) as usize & (CHUNK - 1)
-}
-
 impl Window for Bytes {
     #[inline(always)]
     fn byte(&self, at: u32) -> u8 {
-        // SAFETY: the index is masked to the chunk.
-        unsafe { *(&raw const (*self.chunk).bytes).cast::<u8>().add(index(at)) }
+        // SAFETY: a map value.
+        unsafe { Chunk::byte(self.chunk, at) }
     }
 
     #[inline(always)]
     fn word(&self, at: u32) -> u64 {
-        let word: u64;
-        // SAFETY: the index is masked to the chunk, which has eight bytes more. As an instruction of its own, since the
-        // compiler would assemble an unaligned word from eight bytes.
-        unsafe {
-            let from = (&raw const (*self.chunk).bytes).cast::<u8>().add(index(at));
-            asm!("{0} = *(u64 *)({1} + 0)", out(reg) word, in(reg) from, options(readonly, nostack, preserves_flags));
-        }
-        word
+        // SAFETY: a map value.
+        unsafe { Chunk::word(self.chunk, at) }
     }
 }
 
@@ -73,8 +53,7 @@ impl Payload for Bytes {
     fn load(&mut self, source: u32, at: u32, len: u32) -> u32 {
         // SAFETY: `chunk` has CHUNK bytes, and no more are asked for.
         unsafe {
-            core::ptr::write_volatile(&raw mut (*self.chunk).token, self.token);
-            let to = (&raw mut (*self.chunk).bytes).cast::<u8>();
+            let to = Chunk::sign(self.chunk, self.token);
             if source == Stretch::RING {
                 let Some(ring) = held::get(&self.origin.key, self.origin.direction) else {
                     return 0;
@@ -90,7 +69,7 @@ impl Payload for Bytes {
     #[inline(always)]
     fn is_intact(&self) -> bool {
         // SAFETY: a map value.
-        unsafe { core::ptr::read_volatile(&raw const (*self.chunk).token) == self.token }
+        unsafe { Chunk::is_signed(self.chunk, self.token) }
     }
 }
 
@@ -124,39 +103,23 @@ pub struct Watch {
     pub origin: Origin,
     pub book: *mut Book,
     pub flow: *mut Flow,
+    pub side: usize,
+}
+
+impl OnFlow for Watch {
+    #[inline(always)]
+    fn at(&self) -> (*mut Flow, *mut Book, usize) {
+        (self.flow, self.book, self.side)
+    }
 }
 
 impl Sink for Watch {
     #[inline(always)]
     fn note(&mut self, note: &Note, piece: Piece) {
-        let Some((epoch, flags)) = count::settings() else {
-            return;
-        };
-        // SAFETY: `book` and `flow` point into the map of sessions, `counters` into the counters map.
+        // SAFETY: `book` and `flow` point into the map of sessions.
         unsafe {
-            let Some(counters) = count::of_edge(epoch, (*self.book).edge) else {
-                return;
-            };
-            if note.turn != 0 {
-                count_protocol(self.book, epoch, note.turn);
-            } else if note.tally != tally::NONE {
-                count_protocol(self.book, epoch, (*self.book).protocol);
-                watch::count_message(counters, note);
-            }
-            if note.kind == 0 || !count::wants_events(flags) || (*self.book).edge as usize >= MAX_NAMED_EDGES {
-                return;
-            }
-            let subject = Subject { kind: note.kind, index: note.index, status: note.status, flags: note.flags };
-            if note.bare {
-                Sender { epoch, counters }.bare(self.book, subject);
-                return;
-            }
-            let end = (*self.flow).stretch.end;
-            let here = end.wrapping_sub(piece.to);
-            let body = if note.body > here { here } else { note.body };
-            let source = Source { origin: self.origin, source: (*self.flow).stretch.source };
-            let forget = &raw mut (*self.flow).stretch.scratch;
-            Sender { epoch, counters }.piece(&source, self.book, subject, piece, body, forget);
+            let count_protocol = |counters, protocol| count_protocol(self.book, counters, protocol);
+            watch::take_down(note, piece, self.book, self.flow, count_protocol, |source| Source { origin: self.origin, source });
         }
     }
 
@@ -167,17 +130,13 @@ impl Sink for Watch {
 /// Counts a connection by what its plaintext is, once. One whose plaintext is not known stays TLS.
 ///
 /// # Safety
-/// The pointer is into the map of sessions.
+/// The pointers are into the map of sessions and the counters map.
 #[inline(always)]
-unsafe fn count_protocol(book: *mut Book, epoch: u32, protocol: u8) {
-    // SAFETY: the caller's; the index is masked.
+unsafe fn count_protocol(book: *mut Book, counters: *mut EdgeCounters, protocol: u8) {
+    // SAFETY: the caller's.
     unsafe {
-        if (*book).counted != 0 || protocol >= protocol::TLS {
-            return;
+        if (*book).counted == 0 && protocol < protocol::TLS {
+            watch::count_as(book, counters, protocol);
         }
-        let Some(counters) = count::of_edge(epoch, (*book).edge) else {
-            return;
-        };
-        watch::count_as(book, counters, protocol);
     }
 }
