@@ -30,13 +30,12 @@ service 18080 18090 '--tries 3 --timeout 100ms'
 service 18081 18091 '--policy budgeted --tries 3 --budget 10% --timeout 1s'
 sleep 3
 drill() {
+  # Before the drill, so that the first window of the baseline is as full as the last.
+  /lab load --url http://127.0.0.1:$2/orders --rate 15/s --duration 300s --timeout 5s --unique-path on >/dev/null 2>&1 &
+  load=$!
   /sd run /latency.yaml --json /$1.json --set observe.ingress.web.port=$2 --set observe.downstream.store.port=$3 --set observe.window=2s \\
-    --set phases.baseline=20s --set phases.fault=24s --set phases.recovery=16s >/dev/null 2>/$1.err &
-  drill=$!
-  # The load begins with the baseline: before, the emulated processor has the probe to verify.
-  until grep -q baseline: /$1.err; do sleep 1; done
-  /lab load --url http://127.0.0.1:$2/orders --rate 15/s --duration 90s --timeout 5s --unique-path on >/dev/null 2>&1 &
-  wait $drill
+    --set phases.baseline=20s --set phases.fault=24s --set phases.recovery=16s >/dev/null 2>/$1.err
+  kill $load
   echo \"<<$1\"; cat /$1.json || cat /$1.err; echo \">>$1\"
 }
 drill hasty 18080 18090
