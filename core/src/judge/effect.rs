@@ -73,17 +73,20 @@ fn rose(during: Option<Share>, baseline: Option<Share>) -> bool {
 
 const NOTHING: Estimate = Estimate { value: 0.0, interval: Interval { lo: 0.0, hi: 0.0 } };
 
-/// Whether more answers than before took longer than the baseline's 99th percentile.
+/// Whether more answers than before took longer than the baseline's 99th percentile, or most took longer than nine in
+/// ten did.
+///
+/// The second is for a baseline with a few very slow answers of its own: its 99th percentile is beyond what even a fault
+/// that slows everything reaches.
 fn slowed(edge: usize, during: &[&Window], baseline: &[&Window]) -> bool {
-    let before = measure::answer_times(edge, baseline);
-    let Some(usual) = quantile::estimate(&before, 0.99, Tails::each(ALPHA)) else {
-        return false;
-    };
-    let slower = |times: &[u64]| {
-        let slow = times.iter().filter(|time| **time > usual.value).count();
+    let (before, now) = (measure::answer_times(edge, baseline), measure::answer_times(edge, during));
+    let usual = |quantile: f64| quantile::estimate(&before, quantile, Tails::each(ALPHA)).map(|estimate| estimate.value);
+    let slower = |times: &[u64], usual: u64| {
+        let slow = times.iter().filter(|time| **time > usual).count();
         (!times.is_empty()).then(|| Share::of_all(slow as u64, times.len() as u64))
     };
-    rose(slower(&measure::answer_times(edge, during)), slower(&before))
+    let most = |usual: u64| slower(&now, usual).is_some_and(|share| share.estimate(Tails::each(ALPHA), 1.0).interval.lo > 0.5);
+    usual(0.99).is_some_and(|usual| rose(slower(&now, usual), slower(&before, usual))) || usual(0.9).is_some_and(most)
 }
 
 /// Why an expectation on `metric` was not tested; `None` if at least one fault reached what it is about.

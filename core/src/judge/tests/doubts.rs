@@ -114,6 +114,13 @@ fn a_delay_is_meant_to_slow() {
     let mut drill = Drill::new().windows(PhaseName::Baseline, 6, calm, calm).windows(PhaseName::Fault, 6, calm, calm.latency(105));
     drill.faults = vec![delay(1200, 1200)];
     check("felt", &drill, &qps_increase_at_most(0.2), Pass, "");
+    // Three answers in a hundred of the baseline are slower than all under the delay: its 99th percentile says nothing.
+    for window in &mut drill.windows[..6] {
+        for edge in &mut window.edges {
+            edge.latency_ns[..3].fill(700_000_000);
+        }
+    }
+    check("felt by all but the slowest", &drill, &qps_increase_at_most(0.2), Pass, "");
     let mut unfelt = Drill::usual(calm, calm);
     unfelt.faults = vec![delay(1200, 1200)];
     check("unfelt", &unfelt, &qps_increase_at_most(0.2), Vacuous, "delay to db hit 1200 of 1200 packets");
