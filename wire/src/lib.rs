@@ -19,3 +19,4 @@ pub mod recogniser;
 pub mod redis;
 pub mod replay;
 pub mod ring;
+pub mod sampling;

@@ -10,7 +10,8 @@ use crate::judge::limit::{Limit, Outcome};
 use crate::judge::measure::{Gap, Scene};
 use crate::judge::sample::Sample;
 use crate::judge::wording::quantity;
-use crate::judge::{ALPHA, FEWEST_ATTEMPTS, Verdict, measure};
+use crate::judge::health::Basis;
+use crate::judge::{ALPHA, FEWEST_ATTEMPTS, Verdict, doubt, measure};
 use crate::stats::Tails;
 use crate::window::Window;
 
@@ -62,7 +63,23 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
         );
         return outcome(Verdict::Inconclusive, Some(reason));
     }
+    let unseen = unseen(limit.metric, scene);
+    if unseen > 0 {
+        let reason = format!(
+            "the windows that were seen are within the limit, but of {unseen} of {} no event of this edge was kept at this rate",
+            scene.judged.len()
+        );
+        return outcome(Verdict::Inconclusive, Some(reason));
+    }
     outcome(Verdict::Pass, None)
+}
+
+/// Windows with requests of which events would have told, and did not.
+fn unseen(metric: Metric, scene: Scene<'_>) -> usize {
+    match doubt::basis(metric) {
+        Basis::Counts => 0,
+        Basis::Events => scene.judged.iter().filter(|window| measure::none_kept(scene.edge, &[window])).count(),
+    }
 }
 
 /// The windows, neighbours joined until a ratio has enough attempts to mean something. A rate needs none: it is about

@@ -51,6 +51,10 @@ pub(crate) enum Gap {
         .0 % 10
     )]
     TooAlike(u32),
+    #[error("at this rate events of a share of the requests are kept, and of the {0} phase of none of this edge: longer phases would tell")]
+    NoneKept(&'static str),
+    #[error("how retries crowd cannot be told from a share of them, and events of only {}% of the requests were kept", .0)]
+    OfAShare(u32),
     #[error("the baseline is zero, so an increase is undefined: give an absolute limit instead")]
     ZeroBaseline,
     #[error("this metric cannot be compared with the baseline: give an absolute limit instead")]
@@ -110,13 +114,18 @@ pub(crate) fn absolute(metric: Metric, scene: Scene<'_>) -> Result<Sample, Gap> 
         Metric::DownstreamPerIngress => attempts_per_ingress(scene),
         Metric::Latency { quantile } => {
             let sorted = answer_times(scene.edge, windows);
-            if sorted.is_empty() { Err(Gap::NoTraffic(scene.phase)) } else { Ok(Sample::Latency { sorted, quantile }) }
+            if sorted.is_empty() { Err(unseen(scene, windows, scene.phase)) } else { Ok(Sample::Latency { sorted, quantile }) }
         }
-        Metric::Goodput => Ok(Sample::Rate { tally: good_tally(scene.edge, windows), phi: burstiness(scene) }),
-        Metric::ExplicitFailureRatio => explicit_share(scene.edge, windows).map(Sample::Share).ok_or(Gap::NoFailure(scene.phase)),
-        Metric::AttemptsMax => Ok(exact(f64::from(of_edge(scene.edge, windows).map(|(_, counts)| counts.attempts_max).max().unwrap_or(0)))),
+        Metric::Goodput => Ok(Sample::Rate { tally: good_tally(scene.edge, windows, scene.phase)?, phi: burstiness(scene) }),
+        Metric::ExplicitFailureRatio => explicit_share(scene.edge, windows)
+            .map(Sample::Share)
+            .ok_or(if none_kept(scene.edge, windows) { Gap::NoneKept(scene.phase) } else { Gap::NoFailure(scene.phase) }),
+        Metric::AttemptsMax => {
+            let most = of_edge(scene.edge, windows).map(|(_, counts)| counts.attempts_max).max().unwrap_or(0);
+            Ok(at_least(scene, f64::from(most)))
+        }
         Metric::LayersRetrying => Ok(layers::retrying(scene)),
-        Metric::CostPerSuccess => success_share(scene.edge, windows).map(Sample::Cost).ok_or(Gap::NoTraffic(scene.phase)),
+        Metric::CostPerSuccess => success_share(scene.edge, windows).map(Sample::Cost).ok_or_else(|| unseen(scene, windows, scene.phase)),
         Metric::Connections => Ok(exact(connecting::most_open(scene) as f64)),
         Metric::ConnectionsOpened => Ok(exact(connecting::opened(scene.edge, windows) as f64)),
         Metric::ConnectFailures => Ok(exact(connecting::failed(scene.edge, windows) as f64)),
@@ -128,18 +137,19 @@ pub(crate) fn absolute(metric: Metric, scene: Scene<'_>) -> Result<Sample, Gap> 
             if tally.exposure > 0.0 { Ok(Sample::Rate { tally, phi: 1.0 }) } else { Err(Gap::NoTraffic(scene.phase)) }
         }
         Metric::RetryRatio { of } => retrying::share(scene, windows, of, scene.phase).map(Sample::Share),
-        Metric::NonIdempotentRetries => Ok(exact(retrying::count(scene, |edge| edge.non_idempotent_retries))),
-        Metric::NonretryableRetries => Ok(exact(retrying::count(scene, |edge| edge.nonretryable_retries))),
-        Metric::RetryAfterViolations => Ok(exact(retrying::count(scene, |edge| edge.retry_after_violations))),
+        Metric::NonIdempotentRetries => Ok(at_least(scene, retrying::count(scene, |edge| edge.non_idempotent_retries))),
+        Metric::NonretryableRetries => Ok(at_least(scene, retrying::count(scene, |edge| edge.nonretryable_retries))),
+        Metric::RetryAfterViolations => Ok(at_least(scene, retrying::count(scene, |edge| edge.retry_after_violations))),
         Metric::BackoffJitter => retrying::jitter(scene),
         Metric::RetryPeakToMean => retrying::peak_to_mean(scene).map(exact),
-        Metric::LateStarts => retrying::of_deadlines(scene, |edge| edge.late_starts as f64).map(exact),
-        Metric::OrphanWork => retrying::of_deadlines(scene, |edge| edge.orphan_ns as f64 / 1e9).map(exact),
-        Metric::SuccessRatio => success_share(scene.edge, windows).map(Sample::Share).ok_or(Gap::NoTraffic(scene.phase)),
+        Metric::LateStarts => retrying::of_deadlines(scene, |edge| edge.late_starts as f64).map(|value| at_least(scene, value)),
+        Metric::OrphanWork => retrying::of_deadlines(scene, |edge| edge.orphan_ns as f64 / 1e9).map(|value| at_least(scene, value)),
+        Metric::SuccessRatio => success_share(scene.edge, windows).map(Sample::Share).ok_or_else(|| unseen(scene, windows, scene.phase)),
         Metric::FailureLatency { quantile } => {
             let sorted = failure_times(scene.edge, windows);
             if sorted.is_empty() {
-                return Err(if attempts(scene.edge, windows) > 0 { Gap::NoFailure(scene.phase) } else { Gap::NoTraffic(scene.phase) });
+                let seen = attempts(scene.edge, windows) > 0;
+                return Err(if seen { Gap::NoFailure(scene.phase) } else { unseen(scene, windows, scene.phase) });
             }
             Ok(Sample::Latency { sorted, quantile })
         }
@@ -169,11 +179,11 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
         }
         Metric::Amplification | Metric::DownstreamPerIngress => amplification(scene),
         Metric::Goodput => {
-            let base = good_tally(edge, scene.baseline);
+            let base = good_tally(edge, scene.baseline, "baseline")?;
             if base.count <= 0.0 {
                 return Err(Gap::ZeroBaseline);
             }
-            Ok(Sample::RateRatio { judged: good_tally(edge, scene.judged), base, phi: burstiness(scene) })
+            Ok(Sample::RateRatio { judged: good_tally(edge, scene.judged, scene.phase)?, base, phi: burstiness(scene) })
         }
         Metric::ConnectionsOpened => {
             let tally = |windows: &[&Window]| Tally { count: connecting::opened(edge, windows) as f64, exposure: seconds(windows) };
@@ -219,8 +229,8 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
             Ok(Sample::RateRatio { judged, base, phi: 1.0 })
         }
         Metric::SuccessRatio => {
-            let judged = success_share(edge, scene.judged).ok_or(Gap::NoTraffic(scene.phase))?;
-            let base = success_share(edge, scene.baseline).ok_or(Gap::NoTraffic("baseline"))?;
+            let judged = success_share(edge, scene.judged).ok_or_else(|| unseen(scene, scene.judged, scene.phase))?;
+            let base = success_share(edge, scene.baseline).ok_or_else(|| unseen(scene, scene.baseline, "baseline"))?;
             if base.hits <= 0.0 {
                 return Err(Gap::ZeroBaseline);
             }
@@ -229,7 +239,10 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
         Metric::FailureLatency { quantile } => {
             let (judged, base) = (failure_times(edge, scene.judged), failure_times(edge, scene.baseline));
             if judged.is_empty() {
-                return Err(Gap::NoFailure(scene.phase));
+                return Err(if none_kept(edge, scene.judged) { Gap::NoneKept(scene.phase) } else { Gap::NoFailure(scene.phase) });
+            }
+            if none_kept(edge, scene.baseline) {
+                return Err(Gap::NoneKept("baseline"));
             }
             if base.last().is_none_or(|longest| *longest == 0) {
                 return Err(Gap::ZeroBaseline);
@@ -241,7 +254,10 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
 
 fn latency_ratio(judged: Vec<u64>, base: Vec<u64>, quantile: f64, scene: Scene<'_>) -> Result<Sample, Gap> {
     if judged.is_empty() {
-        return Err(Gap::NoTraffic(scene.phase));
+        return Err(unseen(scene, scene.judged, scene.phase));
+    }
+    if none_kept(scene.edge, scene.baseline) {
+        return Err(Gap::NoneKept("baseline"));
     }
     if base.last().is_none_or(|longest| *longest == 0) {
         return Err(Gap::ZeroBaseline);
@@ -265,6 +281,32 @@ fn attempts_per_ingress(scene: Scene<'_>) -> Result<Sample, Gap> {
 /// A number of what was seen, with nothing to estimate.
 const fn exact(value: f64) -> Sample {
     Sample::Exact { value, lo: value, hi: value }
+}
+
+/// A number of what was seen. Where events of a share of the requests were kept, there may be any number of others.
+fn at_least(scene: Scene<'_>, value: f64) -> Sample {
+    let hi = if is_of_a_share(scene.edge, scene.judged) { f64::INFINITY } else { value };
+    Sample::Exact { value, lo: value, hi }
+}
+
+/// The least share of the edge's requests of which events were kept in a window.
+fn kept(edge: usize, windows: &[&Window]) -> f64 {
+    windows.iter().map(|window| window.sampling_of(edge)).fold(1.0, f64::min)
+}
+
+/// Whether events of only a share of the edge's requests were kept.
+pub(crate) fn is_of_a_share(edge: usize, windows: &[&Window]) -> bool {
+    kept(edge, windows) < 1.0
+}
+
+/// Why nothing was seen of an edge's requests.
+fn unseen(scene: Scene<'_>, windows: &[&Window], phase: &'static str) -> Gap {
+    if none_kept(scene.edge, windows) { Gap::NoneKept(phase) } else { Gap::NoTraffic(phase) }
+}
+
+/// There were requests, and by design nothing is known of any.
+pub(crate) fn none_kept(edge: usize, windows: &[&Window]) -> bool {
+    requests(edge, windows) > 0 && attempts(edge, windows) == 0 && is_of_a_share(edge, windows)
 }
 
 fn amplification(scene: Scene<'_>) -> Result<Sample, Gap> {
@@ -333,11 +375,14 @@ fn seconds(windows: &[&Window]) -> f64 {
 }
 
 /// Answers without failure over seconds. Outcomes come from events: where those are sampled, so are the seconds.
-fn good_tally(edge: usize, windows: &[&Window]) -> Tally {
+fn good_tally(edge: usize, windows: &[&Window], phase: &'static str) -> Result<Tally, Gap> {
+    if none_kept(edge, windows) {
+        return Err(Gap::NoneKept(phase));
+    }
     let good = success_share(edge, windows).map_or(0.0, |share| share.hits);
     let (seen, all) = (attempts(edge, windows) as f64, requests(edge, windows) as f64);
     let kept = if all > 0.0 && seen > 0.0 { (seen / all).min(1.0) } else { 1.0 };
-    Tally { count: good, exposure: seconds(windows) * kept }
+    Ok(Tally { count: good, exposure: seconds(windows) * kept })
 }
 
 /// What the baseline's scatter divides counts by.

@@ -32,6 +32,8 @@ mod order;
 mod packet;
 #[path = "../probe/rings.rs"]
 mod rings;
+#[path = "../probe/sampling.rs"]
+mod sampling;
 #[path = "../probe/scratch.rs"]
 mod scratch;
 #[path = "../probe/tls.rs"]

@@ -102,7 +102,7 @@ impl Sender {
 
     /// A piece of a message with up to `body` bytes of what follows it, as far as the capture limits allow.
     #[inline(always)]
-    pub fn piece(&self, source: &impl Fetch, book: *const Book, subject: Subject, piece: Piece, body: u32, scratch: *mut u64) {
+    pub fn piece(&self, source: &impl Fetch, book: *const Book, subject: Subject, piece: Piece, body: u32, scratch: *mut u32) {
         let is_head = subject.kind <= kind::RESPONSE;
         let limit = if subject.kind == kind::REQUEST { REQUEST_CAPTURE } else { RESPONSE_CAPTURE };
         let room = if is_head { HEAD_CAPTURE.saturating_sub(piece.offset) } else { RESPONSE_CAPTURE };
@@ -194,13 +194,16 @@ impl Fetch for Source {
 
 /// Stores and reads back, so that the verifier knows no more than the types. The memory must be this run's own.
 #[inline(always)]
-fn forget(scratch: *mut u64, len: u32, flags: u8) -> (u32, u8) {
+fn forget(scratch: *mut u32, len: u32, flags: u8) -> (u32, u8) {
     // SAFETY: the caller's pointer is into socket storage.
     let packed = unsafe {
-        core::ptr::write_volatile(scratch, (flags as u64) << 32 | len as u64);
+        core::ptr::write_volatile(scratch, (flags as u32) << FLAGS | len);
         core::ptr::read_volatile(scratch)
     };
-    (packed as u32, (packed >> 32) as u8)
+    (packed & ((1 << FLAGS) - 1), (packed >> FLAGS) as u8)
 }
 
-const _: () = assert!(EventHeader::TRUNCATED == 1 << 1);
+/// Above the length of what is sent.
+const FLAGS: u32 = 16;
+
+const _: () = assert!(EventHeader::TRUNCATED == 1 << 1 && HEAD_CAPTURE < 1 << FLAGS);

@@ -17,7 +17,7 @@ const FEWEST_PAUSES: usize = 30;
 pub(super) fn share(scene: Scene<'_>, windows: &[&Window], base: RetryBase, phase: &'static str) -> Result<Share, Gap> {
     let of = super::attempts(scene.edge, windows);
     if of == 0 {
-        return Err(Gap::NoTraffic(phase));
+        return Err(if super::none_kept(scene.edge, windows) { Gap::NoneKept(phase) } else { Gap::NoTraffic(phase) });
     }
     let (mut told, mut matched) = (0, 0);
     for (_, edge) in of_edge(scene.edge, windows) {
@@ -51,6 +51,7 @@ pub(super) fn count(scene: Scene<'_>, of: fn(&EdgeWindow) -> u64) -> f64 {
 pub(super) fn jitter(scene: Scene<'_>) -> Result<Sample, Gap> {
     let pauses: Vec<u64> = of_edge(scene.edge, scene.judged).flat_map(|(_, edge)| edge.first_gaps_ns.iter().copied()).collect();
     match pauses.len() {
+        0 if super::none_kept(scene.edge, scene.judged) => Err(Gap::NoneKept(scene.phase)),
         0 => Err(Gap::NoRetry(scene.phase)),
         few @ ..FEWEST_PAUSES => Err(Gap::FewPauses { pauses: few, least: FEWEST_PAUSES }),
         _ => Ok(Sample::Variation(pauses)),
@@ -60,8 +61,12 @@ pub(super) fn jitter(scene: Scene<'_>) -> Result<Sample, Gap> {
 /// The fullest hundredth of a second over the mean.
 ///
 /// # Errors
-/// Without a retry.
+/// Without a retry, or where they were sampled: fewer look more crowded.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share, in hundredths")]
 pub(super) fn peak_to_mean(scene: Scene<'_>) -> Result<f64, Gap> {
+    if super::is_of_a_share(scene.edge, scene.judged) {
+        return Err(Gap::OfAShare((100.0 * super::kept(scene.edge, scene.judged)).round() as u32));
+    }
     let all = of_edge(scene.edge, scene.judged).fold(Burst::NONE, |sum, (_, edge)| sum.and(edge.burst));
     all.peak_to_mean().ok_or(Gap::NoRetry(scene.phase))
 }

@@ -27,24 +27,26 @@ pub(crate) fn success_share(edge: usize, windows: &[&Window]) -> Option<Share> {
 ///
 /// A requester that gave up and an attempt that is still open hung: nobody told them. A connect that is refused, or a login that is, is told; one that timed out is not.
 pub(crate) fn explicit_share(edge: usize, windows: &[&Window]) -> Option<Share> {
-    let (mut told, mut hung) = (0, 0);
-    for (_, counts) in of_edge(edge, windows) {
+    let (mut told, mut hung) = (0.0, 0.0);
+    for (window, counts) in of_edge(edge, windows) {
         for (failure, count) in &counts.failures {
             match failure {
-                Failure::Status | Failure::Unprocessed | Failure::Reset | Failure::NoAnswer => told += count,
-                Failure::ClientAbort | Failure::Hang => hung += count,
+                Failure::Status | Failure::Unprocessed | Failure::Reset | Failure::NoAnswer => told += *count as f64,
+                Failure::ClientAbort | Failure::Hang => hung += *count as f64,
             }
         }
+        // All connects are seen, also where events of a share of the requests are kept: they count for as much.
+        let kept = window.sampling_of(edge);
         for (reason, count) in &counts.connect_failures {
             match reason {
-                ConnectFailure::Refused | ConnectFailure::TurnedAway => told += count,
-                ConnectFailure::TimedOut => hung += count,
+                ConnectFailure::Refused | ConnectFailure::TurnedAway => told += kept * *count as f64,
+                ConnectFailure::TimedOut => hung += kept * *count as f64,
                 // Unreachable, interrupted, closed by the caller: it cannot be said which.
                 ConnectFailure::Other => {}
             }
         }
     }
-    (told + hung > 0).then(|| Share::of_all(told, told + hung))
+    (told + hung > 0.0).then(|| Share { hits: told, of: told + hung, ..Share::of_all(0, 0) })
 }
 
 fn outcome_share(edge: usize, windows: &[&Window], hits: fn(u64, u64) -> u64) -> Option<Share> {

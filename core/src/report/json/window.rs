@@ -23,6 +23,9 @@ pub struct WindowView {
     pub end_ns: u64,
     /// Events that were lost in it.
     pub events_lost: u64,
+    /// The share of the identities of which events were kept, where that is not all: retries, failures and times are those of the kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<f64>,
     /// The edges in their order.
     pub edges: Vec<EdgeWindowView>,
 }
@@ -53,6 +56,7 @@ impl WindowView {
             start_ns: window.start_ns,
             end_ns: window.end_ns,
             events_lost: window.events_lost,
+            sampling: (window.sampling < 1.0).then_some(window.sampling),
             edges: edges.iter().zip(&window.edges).map(|(spec, edge)| EdgeWindowView::of(&spec.name, edge, window.seconds())).collect(),
         }
     }

@@ -1,0 +1,63 @@
+//! Leaves requests and their answers out of what user space is told: see `wire::sampling`.
+
+use stormdrill_wire::{
+    abi::{health, kind},
+    conn::Book,
+    flow::Flow,
+    recogniser::{Note, Piece},
+    sampling::{self, BYTES, WORDS},
+};
+
+use crate::{count, events::Fetch, packet::forget};
+
+/// Whether a record is left out. Decided where a request begins, and remembered by its number.
+///
+/// # Safety
+/// `book` must lie in a map value, behind the two flows.
+#[inline(always)]
+pub unsafe fn leaves_out(note: &Note, piece: Piece, book: *mut Book, source: &impl Fetch) -> bool {
+    if note.kind != kind::REQUEST && note.kind != kind::RESPONSE {
+        return false;
+    }
+    // SAFETY: the caller's.
+    unsafe {
+        // Half of the bits are with each flow, where there is room; the place is masked.
+        let flow = book.cast::<Flow>().sub(2).add((forget(note.index) >> 5 & 1) as usize);
+        let place = &raw mut (*flow).left_out;
+        let bit = 1_u32 << (note.index & 31);
+        let marked = core::ptr::read_volatile(place);
+        if note.kind == kind::RESPONSE || piece.offset != 0 || sampling::shares_fate(note.index, (*book).response_count) {
+            let is_marked = marked & bit != 0;
+            if is_marked && note.kind == kind::REQUEST && piece.offset == 0 {
+                count::health(health::LEFT_OUT);
+            }
+            return is_marked;
+        }
+        let leaves_out = !is_told(piece, (*book).protocol, source);
+        core::ptr::write_volatile(place, if leaves_out { marked | bit } else { marked & !bit });
+        if leaves_out {
+            count::health(health::LEFT_OUT);
+        }
+        leaves_out
+    }
+}
+
+/// Whether the request that begins with a piece is among those that are told.
+#[inline(always)]
+unsafe fn is_told(piece: Piece, protocol: u8, source: &impl Fetch) -> bool {
+    let Some((turn, share)) = count::sampling() else {
+        return true;
+    };
+    let told = piece.to.wrapping_sub(piece.from);
+    let len = if told > BYTES as u32 { BYTES as u32 } else { told };
+    if len == 0 {
+        return true;
+    }
+    // The kernel wants a stack to be filled before it writes a part of it.
+    let mut words = [0_u64; WORDS];
+    // SAFETY: the words have room for so many bytes.
+    if !unsafe { source.copy::<BYTES>(piece.from, words.as_mut_ptr().cast(), len) } {
+        return true;
+    }
+    sampling::identity(&words, len, protocol).is_none_or(|identity| sampling::is_told(identity, turn, share))
+}
