@@ -63,10 +63,12 @@ impl Pair {
     fn told(&mut self) -> (BTreeSet<u32>, BTreeSet<u32>) {
         let (mut requests, mut answers) = (BTreeSet::new(), BTreeSet::new());
         self.probe
-            .drain(|event: ProbeEvent| match event.kind {
-                ProbeEventKind::RequestHead { index, .. } => drop(requests.insert(index)),
-                ProbeEventKind::ResponseHead { index, .. } => drop(answers.insert(index)),
-                _ => {}
+            .drain(|event: ProbeEvent| {
+                match event.kind {
+                    ProbeEventKind::RequestHead { index, .. } => requests.insert(index),
+                    ProbeEventKind::ResponseHead { index, .. } => answers.insert(index),
+                    _ => false,
+                };
             })
             .unwrap();
         (requests, answers)
@@ -86,7 +88,7 @@ fn is_expected(request: &str, protocol: u8) -> bool {
     for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
         *word = u64::from_le_bytes(bytes.try_into().unwrap());
     }
-    identity(&words, u32::try_from(len).unwrap(), protocol).is_none_or(|identity| is_told(identity, TOLD.turn, TOLD.share))
+    identity(|at| words[at], u32::try_from(len).unwrap(), protocol).is_none_or(|identity| is_told(identity, TOLD.turn, TOLD.share))
 }
 
 #[test]
@@ -189,7 +191,13 @@ fn a_budget_that_is_exceeded_leaves_a_share_of_the_identities_and_the_right_rati
         );
         let until = Instant::now() + Duration::from_secs(6);
         let (items, single) = std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..2).map(|worker| scope.spawn({ let address = nginx.address(); move || ask(&address, until, worker) })).collect();
+            let address = nginx.address();
+            let workers: Vec<_> = (0..2)
+                .map(|worker| {
+                    let address = address.clone();
+                    scope.spawn(move || ask(&address, until, worker))
+                })
+                .collect();
             let mut client = Client::connect(&hot.address());
             let mut single = 0;
             while Instant::now() < until {

@@ -51,48 +51,46 @@ const PREPARE: u64 = 0x16;
 const EXECUTE: u64 = 0x17;
 const FETCH: u64 = 0x1c;
 
-/// The number of what a request of `protocol` asks for, given the first `len` bytes of it, of which [`BYTES`] are looked at; what follows them in `words` may be
-/// anything. `None` if it must be told in any case: what it prepares is called by a name later, or it calls something by its connection's own name.
+/// The number of what a request of `protocol` asks for, given the first `len` bytes of it (1 or more), of which [`BYTES`] are looked at: `word` gives each of
+/// their words, the first byte lowest, of which bytes beyond `len` may be anything. It is asked for in turn, and once for each. `None` if the request must be told in any case: what it prepares is
+/// called by a name later, or it calls something by its connection's own name.
 ///
 /// Of HTTP/1 that is the request line: method and target, as far as they are there.
 #[inline(always)]
 #[must_use]
-pub fn identity(words: &[u64; WORDS], len: u32, protocol: u8) -> Option<u32> {
-    let mut words = *words;
+pub fn identity(word: impl Fn(usize) -> u64, len: u32, protocol: u8) -> Option<u32> {
+    let mut first = word(0);
+    let mut of_second = u64::MAX;
     if protocol == protocol::MYSQL {
-        let command = words[0] >> COMMAND & 0xff;
+        let command = first >> COMMAND & 0xff;
         if command == PREPARE {
             return None;
         }
         // The same statement has another number on another connection.
         if command.wrapping_sub(EXECUTE) <= FETCH - EXECUTE {
-            words[0] &= 0xff_ffff_ffff;
-            words[1] &= !0xff;
+            first &= 0xff_ffff_ffff;
+            of_second = !0xff;
         }
     } else if protocol == protocol::POSTGRES {
-        let (kind, name) = (words[0] & 0xff, words[0] >> 40 & 0xff);
+        let (kind, name) = (first & 0xff, first >> 40 & 0xff);
         if kind != b'Q' as u64 && (kind != b'P' as u64 || name != 0) {
             return None;
         }
     }
-    Some(hash(&words, len, protocol == protocol::HTTP1))
-}
-
-/// Written out: before 5.12 the kernel lets a stack be reached at constant places only.
-#[inline(always)]
-fn hash(words: &[u64; WORDS], len: u32, to_line_end: bool) -> u32 {
+    let to_line_end = protocol == protocol::HTTP1;
     let mut hash = SECOND;
+    // Written out: before 5.12 the kernel lets some memory be reached at constant places only.
     #[expect(clippy::never_loop, reason = "the way to leave a sequence early")]
     loop {
         macro_rules! each {
-            ($($at:literal)*) => {
+            ($($at:literal: $word:expr;)*) => {
                 $(
                     let left = len.wrapping_sub(8 * $at);
                     // A length below it has gone round.
-                    if left.wrapping_sub(1) >= BYTES as u32 {
+                    if left.wrapping_sub(1) >= u32::MAX / 2 {
                         break;
                     }
-                    let mut word = words[$at];
+                    let mut word: u64 = $word;
                     if left < 8 {
                         word &= (1 << (8 * left as u64)) - 1;
                     }
@@ -105,10 +103,19 @@ fn hash(words: &[u64; WORDS], len: u32, to_line_end: bool) -> u32 {
                 )*
             };
         }
-        each!(0 1 2 3 4 5 6 7);
+        each! {
+            0: first;
+            1: word(1) & of_second;
+            2: word(2);
+            3: word(3);
+            4: word(4);
+            5: word(5);
+            6: word(6);
+            7: word(7);
+        }
         break;
     }
-    (hash ^ hash >> 29).wrapping_mul(SECOND).wrapping_shr(32) as u32
+    Some(((hash ^ hash >> 29).wrapping_mul(SECOND) >> 32) as u32)
 }
 
 #[cfg(test)]
@@ -124,7 +131,7 @@ mod tests {
         for (word, bytes) in words.iter_mut().zip(padded.chunks_exact(8)) {
             *word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
         }
-        identity(&words, u32::try_from(bytes.len()).unwrap_or(u32::MAX), protocol)
+        identity(|at| words[at], u32::try_from(bytes.len()).unwrap_or(u32::MAX), protocol)
     }
 
     fn http(bytes: &[u8]) -> Option<u32> {

@@ -1,5 +1,6 @@
 //! Leaves requests and their answers out of what user space is told: see `wire::sampling`.
 
+use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::map, maps::PerCpuArray};
 use stormdrill_wire::{
     abi::{health, kind},
     conn::Book,
@@ -53,11 +54,30 @@ unsafe fn is_told(piece: Piece, protocol: u8, source: &impl Fetch) -> bool {
     if len == 0 {
         return true;
     }
-    // The kernel wants a stack to be filled before it writes a part of it.
-    let mut words = [0_u64; WORDS];
-    // SAFETY: the words have room for so many bytes.
-    if !unsafe { source.copy::<BYTES>(piece.from, words.as_mut_ptr().cast(), len) } {
+    let Some(head) = HEADS.get_ptr_mut(0) else {
         return true;
+    };
+    // SAFETY: a map value with room for so many bytes. Another run may interrupt this one and take it, which its mark tells.
+    unsafe {
+        let mark = bpf_ktime_get_ns();
+        core::ptr::write_volatile(&raw mut (*head).mark, mark);
+        let words = (&raw mut (*head).words).cast::<u64>();
+        if !source.copy::<BYTES>(piece.from, words.cast(), len) {
+            return true;
+        }
+        let identity = sampling::identity(|at| core::ptr::read_volatile(words.add(at)), len, protocol);
+        let is_told = identity.is_none_or(|identity| sampling::is_told(identity, turn, share));
+        is_told || core::ptr::read_volatile(&raw const (*head).mark) != mark
     }
-    sampling::identity(&words, len, protocol).is_none_or(|identity| sampling::is_told(identity, turn, share))
 }
+
+/// The beginning of the request that is looked at on a CPU. The stack has no room for it.
+#[repr(C)]
+pub struct Head {
+    /// Whose it is.
+    mark: u64,
+    words: [u64; WORDS],
+}
+
+#[map]
+static HEADS: PerCpuArray<Head> = PerCpuArray::with_max_entries(1, 0);
