@@ -414,8 +414,11 @@ mod tests {
         let mut recognised = Recognised::default();
         recognised.add(Protocol::Http2, 3);
         metrics.speaks(&mut label, &recognised, &BTreeMap::from([(Protocol::Grpc, 9)]));
-        metrics
-            .requests(&label, &EdgeWindow { told_status: BTreeMap::from([("grpc:UNAVAILABLE".to_owned(), 9)]), ..EdgeWindow::default() }, 1.0);
+        metrics.requests(
+            &label,
+            &EdgeWindow { told_status: BTreeMap::from([("grpc:UNAVAILABLE".to_owned(), 9)]), ..EdgeWindow::default() },
+            1.0,
+        );
         let text = metrics.render().unwrap();
         for line in [
             r#"stormdrill_requests_total{edge="cache",protocol="redis",role="downstream"} 5"#,

@@ -1,9 +1,9 @@
 //! How many of the requests user space is told of: the share of the identities that keeps events within a budget.
 //!
 //! The share is all, or a half of it again and again, so that a smaller one is part of a larger one. It falls at once, and grows from one turn
-//! to the next. A turn lasts ten seconds, and each tells of other identities: a share of a quarter tells of everybody a quarter of the time, also of the one
-//! URL that a load generator knows. What was told of an identity before its turn is nothing, so a retry at the turn's beginning could not be told from a first attempt: the
-//! beginning is left out of what is counted by events ([`crate::track::Tracker::warm_up`]).
+//! to the next. A turn lasts ten seconds, and each tells of other identities: a share of a quarter tells of everybody a quarter of the time, also
+//! of the one URL that a load generator knows. Of an identity nothing was told before its turn, so that a retry at the turn's beginning looks like a
+//! first attempt: the beginning is left out of what is counted by events ([`crate::track::Tracker::warm_up`]).
 
 use stormdrill_wire::sampling::EVERYTHING;
 

@@ -51,9 +51,10 @@ const PREPARE: u64 = 0x16;
 const EXECUTE: u64 = 0x17;
 const FETCH: u64 = 0x1c;
 
-/// The number of what a request of `protocol` asks for, given the first `len` bytes of it (1 or more), of which [`BYTES`] are looked at: `word` gives each of
-/// their words, the first byte lowest, of which bytes beyond `len` may be anything. It is asked for in turn, and once for each. `None` if the request must be told in any case: what it prepares is
-/// called by a name later, or it calls something by its connection's own name.
+/// The number of what a request of `protocol` asks for, given the first `len` bytes of it (1 or more), of which [`BYTES`] are looked at. `word` gives
+/// each of their words, the first byte lowest; bytes beyond `len` may be anything. It is asked for in turn, and once for each.
+///
+/// `None` if the request must be told in any case: what it prepares is called by a name later, or it calls something by its connection's own name.
 ///
 /// Of HTTP/1 that is the request line: method and target, as far as they are there.
 #[inline(always)]
@@ -143,7 +144,9 @@ mod tests {
         let first = http(b"GET /orders/17?a=b HTTP/1.1\r\nx-attempt: 1\r\nhost: a\r\n\r\n");
         assert_eq!(first, http(b"GET /orders/17?a=b HTTP/1.1\r\nx-attempt: 2\r\n\r\n"));
         assert_eq!(first, http(b"GET /orders/17?a=b HTTP/1.1\r"));
-        for other in ["GET /orders/18?a=b HTTP/1.1\r\n", "PUT /orders/17?a=b HTTP/1.1\r\n", "GET /orders/17 HTTP/1.1\r\n", "GET / HTTP/1.1\r\n"] {
+        for other in
+            ["GET /orders/18?a=b HTTP/1.1\r\n", "PUT /orders/17?a=b HTTP/1.1\r\n", "GET /orders/17 HTTP/1.1\r\n", "GET / HTTP/1.1\r\n"]
+        {
             assert_ne!(first, http(other.as_bytes()), "{other}");
         }
         // What is behind the first bytes is not looked at, and what is before is, wherever the line ends.

@@ -39,8 +39,7 @@ fn is_unseen(fault: &FaultOutcome, evidence: &Evidence<'_>) -> bool {
 
 /// The edges that may feel a fault: the one that it is aimed at, and those that come in.
 fn feeling<'a>(fault: &'a FaultOutcome, evidence: &'a Evidence<'_>) -> impl Iterator<Item = usize> + 'a {
-    (0..evidence.edges.len())
-        .filter(move |&edge| evidence.edges[edge].name == fault.spec.to || evidence.edges[edge].role == Role::Ingress)
+    (0..evidence.edges.len()).filter(move |&edge| evidence.edges[edge].name == fault.spec.to || evidence.edges[edge].role == Role::Ingress)
 }
 
 /// How far `fault` came.

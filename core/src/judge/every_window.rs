@@ -6,11 +6,11 @@
 //! (1982)), which needs no correction.
 
 use crate::expectation::Metric;
+use crate::judge::health::Basis;
 use crate::judge::limit::{Limit, Outcome};
 use crate::judge::measure::{Gap, Scene};
 use crate::judge::sample::Sample;
 use crate::judge::wording::quantity;
-use crate::judge::health::Basis;
 use crate::judge::{ALPHA, FEWEST_ATTEMPTS, Verdict, doubt, measure};
 use crate::stats::Tails;
 use crate::window::Window;

@@ -117,9 +117,11 @@ pub(crate) fn absolute(metric: Metric, scene: Scene<'_>) -> Result<Sample, Gap> 
             if sorted.is_empty() { Err(unseen(scene, windows, scene.phase)) } else { Ok(Sample::Latency { sorted, quantile }) }
         }
         Metric::Goodput => Ok(Sample::Rate { tally: good_tally(scene.edge, windows, scene.phase)?, phi: burstiness(scene) }),
-        Metric::ExplicitFailureRatio => explicit_share(scene.edge, windows)
-            .map(Sample::Share)
-            .ok_or(if none_kept(scene.edge, windows) { Gap::NoneKept(scene.phase) } else { Gap::NoFailure(scene.phase) }),
+        Metric::ExplicitFailureRatio => explicit_share(scene.edge, windows).map(Sample::Share).ok_or(if none_kept(scene.edge, windows) {
+            Gap::NoneKept(scene.phase)
+        } else {
+            Gap::NoFailure(scene.phase)
+        }),
         Metric::AttemptsMax => {
             let most = of_edge(scene.edge, windows).map(|(_, counts)| counts.attempts_max).max().unwrap_or(0);
             Ok(at_least(scene, f64::from(most)))

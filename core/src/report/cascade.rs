@@ -150,9 +150,10 @@ fn is_own_trend(edge: &Edge, run: &Run) -> bool {
 fn retries_of_rise(edge: &Edge, run: &Run) -> f64 {
     // Of a share of the attempts, put up to all.
     let of = |phase: &str| {
-        edge.phases.get(phase).filter(|phase| phase.seen() > 0).map_or(0.0, |phase| {
-            phase.retried() as f64 * (phase.requests as f64 / phase.seen() as f64)
-        })
+        edge.phases
+            .get(phase)
+            .filter(|phase| phase.seen() > 0)
+            .map_or(0.0, |phase| phase.retried() as f64 * (phase.requests as f64 / phase.seen() as f64))
     };
     let (base, judged) = (risen::total(&risen::tallies(edge, run, "baseline")), risen::total(&risen::tallies(edge, run, "fault")));
     let times = judged.exposure / base.exposure;

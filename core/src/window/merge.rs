@@ -85,7 +85,15 @@ mod tests {
             latency_ns: vec![end_ns; durations],
             ..EdgeWindow::default()
         };
-        Window { epoch: 0, phase: PhaseName::All, start_ns: end_ns - 1, end_ns, edges: vec![edge], events_lost: 1, sampling: if end_ns == 9 { 0.5 } else { 1.0 } }
+        Window {
+            epoch: 0,
+            phase: PhaseName::All,
+            start_ns: end_ns - 1,
+            end_ns,
+            edges: vec![edge],
+            events_lost: 1,
+            sampling: if end_ns == 9 { 0.5 } else { 1.0 },
+        }
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Where events of a share of the requests were kept: shares are as they are, totals are at least what was seen, and what was not seen is no evidence.
+//! Where events of a share of the requests were kept: shares are as they are, totals are at least what was seen, and what was not seen
+//! is no evidence.
 
 use super::{Drill, in_every_window, increase, limit, recovers, seen};
 use crate::event::ConnectFailure;
@@ -48,7 +49,8 @@ fn a_share_is_that_of_what_was_seen() {
         assert_eq!((whole.verdict, whole.observed, whole.interval), (part.verdict, part.observed, part.interval), "{expectation:?}");
     }
     // The rate of requests is the kernel's count, whatever was seen.
-    let (whole, part) = (drill.judge(&db(Metric::DownstreamQps, Op::AtMost, 1.0)), sampled.judge(&db(Metric::DownstreamQps, Op::AtMost, 1.0)));
+    let (whole, part) =
+        (drill.judge(&db(Metric::DownstreamQps, Op::AtMost, 1.0)), sampled.judge(&db(Metric::DownstreamQps, Op::AtMost, 1.0)));
     assert_eq!(whole.observed.map(|rate| 4.0 * rate), part.observed);
 }
 
