@@ -231,11 +231,13 @@ impl Session {
     /// When the kernel's health counters cannot be read.
     pub fn quality(&mut self) -> Result<DataQuality, ProbeError> {
         let health = self.probe.snapshot()?.health;
+        // Of what is always told, such as HTTP/2, nothing is left out whatever the share.
+        let sampling = if self.probe.left_out()? > 0 { self.sampler.least_share() } else { 1.0 };
         let stats = self.tracker.stats();
         let mismatches = stats.mismatches;
         Ok(DataQuality {
             events_lost: health.events_lost,
-            sampling: self.sampler.least_share(),
+            sampling,
             unknown_role_connections: health.unknown_role_connections,
             unparsed_connections: health.unparsed_connections,
             missed: Missed {

@@ -174,6 +174,11 @@ impl Drill {
 }
 
 impl Observation {
+    /// Waits until one more window is final.
+    pub(crate) fn wait_for_window(&mut self) {
+        self.process.wait_for("  all ");
+    }
+
     /// Ends it and gives its JSON.
     pub(crate) fn end(self) -> Value {
         self.process.signal(Signal::SIGINT);
