@@ -185,7 +185,7 @@ fn a_budget_that_is_exceeded_leaves_a_share_of_the_identities_and_the_right_rati
         );
         let (mut client, mut eager) = (Client::connect(&nginx.address()), Client::connect(&hot.address()));
         let (mut items, mut single) = (0, 0);
-        for round in 0..10 {
+        for round in 0..7 {
             // No more than fits into the ring while the agent has other things to do.
             items += ask(&mut client, 500 * round..500 * (round + 1));
             single += eager.count("/", 200, 200);
