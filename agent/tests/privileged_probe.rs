@@ -199,7 +199,7 @@ fn heads_arrive_whole_with_their_index_and_status() {
             for event in &mine {
                 let (key, code, piece) = match &event.kind {
                     ProbeEventKind::RequestHead { index, piece } => ((true, *index), 0, piece),
-                    ProbeEventKind::ResponseHead { index, status, piece } => ((false, *index), *status, piece),
+                    ProbeEventKind::ResponseHead { index, status, piece, .. } => ((false, *index), *status, piece),
                     _ => continue,
                 };
                 let head = heads.entry(key).or_default();
