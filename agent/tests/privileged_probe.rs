@@ -9,7 +9,7 @@ mod lab;
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -336,7 +336,10 @@ fn ends_and_failures_are_told_apart() {
             wait_until("both ends are closed", || {
                 count(probe, WEB).connections_closed > before[0] && count(probe, API).connections_closed > before[1]
             });
-            let mut found = events(probe)
+            let events = events(probe);
+            // Nobody is answered here who had not ended his side.
+            assert!(events.iter().all(|e| !matches!(e.kind, ProbeEventKind::ResponseHead { requester_ended: false, .. })), "{events:?}");
+            let mut found = events
                 .into_iter()
                 .filter_map(|e| match e.kind {
                     ProbeEventKind::Closed { how } => Some((e.edge, how)),
@@ -369,6 +372,26 @@ fn ends_and_failures_are_told_apart() {
             drop(client);
         });
         assert_eq!(reset, [(WEB, Close::LocalReset), (API, Close::PeerReset)]);
+
+        // The client is gone, and the server answers all the same.
+        let gone = closes(&mut probe, &|client, server| {
+            drop(client);
+            let _ = (&server).read(&mut [0; 4096]);
+            (&server).write_all(OK.as_bytes()).unwrap();
+            wait_until("the answer is reset", || (&server).write(b"x").is_err());
+            drop(server);
+        });
+        assert_eq!(gone, [(WEB, Close::PeerReset), (API, Close::Local)]);
+        // The client asks no more, and reads the answer.
+        let asks_no_more = closes(&mut probe, &|client, server| {
+            client.shutdown(Shutdown::Write).unwrap();
+            let _ = (&server).read(&mut [0; 4096]);
+            (&server).write_all(OK.as_bytes()).unwrap();
+            (&client).read_exact(&mut vec![0; OK.len()]).unwrap();
+            drop(server);
+            let _ = (&client).read(&mut [0; 4096]);
+        });
+        assert_eq!(asks_no_more, [(WEB, Close::Peer), (API, Close::Local)]);
 
         assert!(TcpStream::connect(&address).is_err());
         assert_eq!(count(&mut probe, API).connect_failures, 1);
