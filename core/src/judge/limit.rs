@@ -145,6 +145,9 @@ impl Limit {
             quantity(self.value, self.unit()),
         );
         let Some(scale) = self.scale_to_decide(sample) else {
+            if let Some(endless) = self.endless(sample) {
+                return format!("{cannot}: {endless}");
+            }
             return format!("{cannot}, and hardly could with more traffic");
         };
         let more = whole((scale - 1.0) * sample.requests());
@@ -160,6 +163,18 @@ impl Limit {
         } else {
             format!("{cannot}: about {} would tell", counted(more, noun))
         }
+    }
+
+    /// What is said of waits in vain.
+    pub(crate) fn endless(self, sample: &Sample) -> Option<String> {
+        let (endless, of) = sample.endless()?;
+        Some(match self.metric {
+            Metric::FailureLatency { .. } => {
+                format!("{endless} of {of} failed requests still hung when they were last looked at, and took that long or longer")
+            }
+            _ if endless == of => format!("none of {of} requests was answered"),
+            _ => format!("{endless} of {of} requests had no answer, and waited for it at least that long"),
+        })
     }
 
     /// By what factor the same traffic would have to grow to decide.
@@ -186,17 +201,17 @@ impl Limit {
 
     /// A high quantile of few failures has no upper bound; but if the slowest is within the limit, so are all.
     fn every_failure_within(self, sample: &Sample) -> Option<String> {
-        let Sample::Latency { sorted, quantile } = sample else {
+        let Sample::Latency { times, quantile } = sample else {
             return None;
         };
-        let slowest = *sorted.last()? as f64 / 1e9;
+        let slowest = times.longest()? as f64 / 1e9;
         if !matches!(self.op, Op::Less | Op::AtMost) || !compare(self.op, slowest, self.value) {
             return None;
         }
         Some(format!(
             "{} {} too few to bound p{}, so the slowest was used: {}",
-            counted(sorted.len() as u64, if matches!(self.metric, Metric::Latency { .. }) { "answer" } else { "failed request" }),
-            if sorted.len() == 1 { "is" } else { "are" },
+            counted(times.len() as u64, if matches!(self.metric, Metric::Latency { .. }) { "answer" } else { "failed request" }),
+            if times.len() == 1 { "is" } else { "are" },
             quantile * 100.0,
             quantity(slowest, self.unit()),
         ))

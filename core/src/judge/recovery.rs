@@ -151,8 +151,9 @@ fn default_level(metric: Metric, scene: Scene<'_>) -> Result<f64, Gap> {
 /// Says so if there was nothing to recover from.
 fn never_left(limit: Limit, scene: Scene<'_>, fault: &[&Window]) -> Option<String> {
     let during = Scene { judged: fault, phase: "fault", ..scene };
-    let value = limit.sample(during).ok()?.value();
-    compare(limit.op, value, limit.value).then(|| {
+    let sample = limit.sample(during).ok()?;
+    let value = sample.value();
+    sample.is_within(limit.op, limit.value).then(|| {
         format!(
             "it was within {} in the fault phase too ({}), so there was nothing to recover from",
             quantity(limit.value, limit.unit()),
@@ -172,7 +173,7 @@ fn standing(limit: Limit, scene: Scene<'_>, window: &Window) -> Standing {
         Ok(sample) => {
             let value = sample.value();
             Standing {
-                within: compare(limit.op, value, limit.value),
+                within: sample.is_within(limit.op, limit.value),
                 outside: limit.holds(&sample, ALPHA, 1.0) == Some(false) && !compare(limit.op, value, limit.value),
                 value: Some(value),
             }

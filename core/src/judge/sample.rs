@@ -2,6 +2,8 @@
 
 use crate::expectation::{Op, RetryBase};
 use crate::stats::amplification::{self, Pair};
+use crate::judge::limit::compare;
+use crate::judge::times::Times;
 use crate::stats::quotient::{self, Estimate};
 use crate::stats::rate_ratio::{self, Tally};
 use crate::stats::{Interval, Tails, beta, poisson, proportion, quantile, variation};
@@ -19,8 +21,8 @@ pub(crate) enum Sample {
     ShareRatio { judged: Share, base: Share },
     /// Attempts per ingress request, over the same in the baseline.
     Amplification { judged: Vec<Pair>, baseline: Vec<Pair> },
-    /// A quantile of times in nanoseconds, ascending; in seconds.
-    Latency { sorted: Vec<u64>, quantile: f64 },
+    /// A quantile of times; in seconds.
+    Latency { times: Times, quantile: f64 },
     /// Attempts per success: one over the share of attempts that succeeded.
     Cost(Share),
     /// What was seen, and the ends that it may have: equal where there is nothing to estimate.
@@ -28,7 +30,7 @@ pub(crate) enum Sample {
     /// How times in nanoseconds are spread: their coefficient of variation.
     Variation(Vec<u64>),
     /// A quantile over the baseline's.
-    LatencyRatio { judged: Vec<u64>, base: Vec<u64>, quantile: f64 },
+    LatencyRatio { judged: Times, base: Times, quantile: f64 },
 }
 
 /// `hits` of `of` requests, of which `unknown` had no outcome.
@@ -89,9 +91,9 @@ impl Sample {
             Self::Amplification { judged, baseline } => amplification::normalised(judged, baseline).unwrap_or(f64::NAN),
             Self::Cost(share) => 1.0 / share.estimate(Tails::each(0.05), 1.0).value,
             Self::Exact { value, .. } => *value,
-            Self::Latency { sorted, quantile } => seconds_at(sorted, *quantile),
+            Self::Latency { times, quantile } => times.value(*quantile),
             Self::Variation(times) => variation::of(times).unwrap_or(f64::NAN),
-            Self::LatencyRatio { judged, base, quantile } => seconds_at(judged, *quantile) / seconds_at(base, *quantile),
+            Self::LatencyRatio { judged, base, quantile } => judged.value(*quantile) / base.value(*quantile),
         }
     }
 
@@ -113,7 +115,7 @@ impl Sample {
                 Interval { lo: 1.0 / shares.hi, hi: 1.0 / shares.lo }
             }
             Self::Exact { lo, hi, .. } => Interval { lo: *lo, hi: *hi },
-            Self::Latency { sorted, quantile } => seconds(sorted, *quantile, tails, more).interval,
+            Self::Latency { times, quantile } => seconds(times, *quantile, tails, more).interval,
             Self::Variation(times) => variation::interval(times, tails, more).unwrap_or(UNKNOWN),
             Self::LatencyRatio { judged, base, quantile } => {
                 quotient::interval(seconds(judged, *quantile, tails, more), seconds(base, *quantile, tails, more))
@@ -164,6 +166,24 @@ impl Sample {
         }
     }
 
+    /// Whether the value, and what it may be if waits in vain never ended, is within the limit.
+    pub(crate) fn is_within(&self, op: Op, limit: f64) -> bool {
+        let worst = match (self, op) {
+            (Self::Latency { times, quantile }, Op::Less | Op::AtMost) => times.high(*quantile),
+            (Self::Latency { times, quantile }, Op::Greater | Op::AtLeast) => times.low(*quantile),
+            _ => self.value(),
+        };
+        compare(op, worst, limit)
+    }
+
+    /// How many of its times came to no end, of how many.
+    pub(crate) const fn endless(&self) -> Option<(usize, usize)> {
+        let (Self::Latency { times, .. } | Self::LatencyRatio { judged: times, .. }) = self else {
+            return None;
+        };
+        if times.endless() > 0 { Some((times.endless(), times.len())) } else { None }
+    }
+
     /// How many requests (for latencies, failed ones) the sample rests on, all phases together.
     pub(crate) fn requests(&self) -> f64 {
         match self {
@@ -173,7 +193,8 @@ impl Sample {
             Self::Exact { .. } => 0.0,
             Self::ShareRatio { judged, base } => judged.of + base.of,
             Self::Amplification { judged, baseline } => judged.iter().chain(baseline).map(|pair| pair.ingress).sum(),
-            Self::Latency { sorted, .. } | Self::Variation(sorted) => sorted.len() as f64,
+            Self::Latency { times, .. } => times.len() as f64,
+            Self::Variation(sorted) => sorted.len() as f64,
             Self::LatencyRatio { judged, base, .. } => (judged.len() + base.len()) as f64,
         }
     }
@@ -200,17 +221,14 @@ fn scaled(tally: Tally, more: f64, phi: f64) -> Tally {
 
 const UNKNOWN: Interval = Interval { lo: 0.0, hi: f64::INFINITY };
 
-/// The quantile of `sorted` nanoseconds, in seconds.
-fn seconds_at(sorted: &[u64], q: f64) -> f64 {
-    let index = quantile::rank(sorted.len(), q).saturating_sub(1);
-    sorted.get(index).map_or(f64::NAN, |ns| *ns as f64 / 1e9)
-}
-
-fn seconds(sorted: &[u64], q: f64, tails: Tails, more: f64) -> Estimate {
-    let imagined = scaled_length(sorted.len(), more);
+/// The quantile in seconds: below, waits ended where they were given up; above, never.
+fn seconds(times: &Times, q: f64, tails: Tails, more: f64) -> Estimate {
+    let imagined = scaled_length(times.len(), more);
     let ranks = quantile::bound_ranks(imagined, q, tails);
-    let at = |rank: usize| seconds_at(sorted, rank as f64 / imagined as f64);
-    Estimate { value: seconds_at(sorted, q), interval: Interval { lo: ranks.0.map_or(0.0, at), hi: ranks.1.map_or(f64::INFINITY, at) } }
+    let part = |rank: usize| rank as f64 / imagined as f64;
+    let lo = ranks.0.map_or(0.0, |rank| times.low(part(rank)));
+    let hi = ranks.1.map_or(f64::INFINITY, |rank| times.high(part(rank)));
+    Estimate { value: times.value(q), interval: Interval { lo, hi } }
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates, and both factors are positive")]

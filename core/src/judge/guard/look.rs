@@ -14,10 +14,14 @@ pub(super) fn look(sample: &Sample, limit: f64, side: Side) -> Option<(Look, Sid
         Sample::Share(share) => Some((of_share(*share, share.unscaled(limit)), side)),
         // Dear successes are rare ones.
         Sample::Cost(share) => Some((of_share(*share, (1.0 / limit).min(1.0)), opposite(side))),
-        Sample::Latency { sorted, quantile } => {
-            let slower = sorted.iter().filter(|ns| **ns as f64 / 1e9 > limit).count() as f64;
+        Sample::Latency { times, quantile } => {
+            let (least, most) = times.longer_than(limit);
+            let slower = match side {
+                Side::Above => least,
+                Side::Below => most,
+            };
             // The p99 is above the limit if more than one of a hundred is.
-            Some((Look::Share { hits: slower, of: sorted.len() as f64, limit: 1.0 - quantile }, side))
+            Some((Look::Share { hits: slower as f64, of: times.len() as f64, limit: 1.0 - quantile }, side))
         }
         Sample::Amplification { judged, baseline } => {
             let sum =
