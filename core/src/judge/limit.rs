@@ -51,12 +51,15 @@ impl Limit {
     /// Where a sample stands: `Some(true)` good, `Some(false)` broken, `None` cannot tell.
     pub(crate) fn holds(self, sample: &Sample, alpha: f64, more: f64) -> Option<bool> {
         let limit = self.value + self.offset();
-        if let Sample::Exact { lo, hi, .. } = sample {
-            let (low, high) = (compare(self.op, *lo, limit), compare(self.op, *hi, limit));
+        if matches!(sample, Sample::Exact { .. } | Sample::Layers(_)) {
+            let Interval { lo, hi } = sample.interval(Tails::each(alpha), more);
+            let (low, high) = (compare(self.op, lo, limit), compare(self.op, hi, limit));
             return (low == high).then_some(low);
         }
         if sample.is_demand_on_each(self.op, limit) {
-            return Some(compare(self.op, sample.value(), limit));
+            // What has no outcome may have come out otherwise.
+            let holds = compare(self.op, sample.value(), limit);
+            return (!holds || sample.unknown() <= 0.0).then_some(holds);
         }
         let below = sample.is_shown_at_most(limit, alpha, more);
         let above = sample.is_shown_at_least(limit, alpha, more);
@@ -99,6 +102,8 @@ impl Limit {
     pub(crate) fn judge_gap(self, gap: Gap) -> Outcome {
         let bounded_above = matches!(self.op, Op::Less | Op::AtMost);
         let verdict = match gap {
+            // Without a pause nothing is spread.
+            Gap::AtOnce { is_shown: true, .. } if !bounded_above => Verdict::Fail,
             // What did not happen cannot have taken too long, nor hung.
             Gap::NoFailure(_) | Gap::NoRetry(_) if bounded_above != self.metric.is_good() => Verdict::Pass,
             _ => Verdict::Inconclusive,
@@ -148,6 +153,9 @@ impl Limit {
             if let Some(endless) = self.endless(sample) {
                 return format!("{cannot}: {endless}");
             }
+            if sample.unknown() > 0.0 {
+                return format!("{cannot}: {} had no outcome", counted(whole(sample.unknown()), "request"));
+            }
             return format!("{cannot}, and hardly could with more traffic");
         };
         let more = whole((scale - 1.0) * sample.requests());
@@ -156,6 +164,7 @@ impl Limit {
             Metric::ExplicitFailureRatio => "more failure",
             Metric::Latency { .. } => "more answer",
             Metric::BackoffJitter => "more pause",
+            Metric::RetryPeakToMean => "more retried request",
             _ => "more request",
         };
         if more == 0 {

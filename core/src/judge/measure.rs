@@ -44,6 +44,10 @@ pub(crate) enum Gap {
     NoRetry(&'static str),
     #[error("{pauses} pauses before first retries are too few to tell their spread: {least} are needed")]
     FewPauses { pauses: usize, least: usize },
+    #[error("{retries} retries are too few to tell how they are spread: {least} are needed")]
+    FewRetries { retries: u64, least: u64 },
+    #[error("retries come at once: half of the pauses before them are {micros} us or shorter, which is no backoff (less than 5 ms)")]
+    AtOnce { micros: u64, is_shown: bool },
     #[error(
         "no request of the {0} phase says by a deadline, a request id or a trace for whom it is made, so that nobody can be seen to give up"
     )]
@@ -56,6 +60,8 @@ pub(crate) enum Gap {
     TooAlike(u32),
     #[error("the baseline is zero, so an increase is undefined: give an absolute limit instead")]
     ZeroBaseline,
+    #[error("it is zero in the baseline, and coming back to nothing shows nothing")]
+    NothingBefore,
     #[error("this metric cannot be compared with the baseline: give an absolute limit instead")]
     NoIncrease,
     #[error("the baseline cannot be compared with itself: judge another phase")]
@@ -135,7 +141,7 @@ pub(crate) fn absolute(metric: Metric, scene: Scene<'_>) -> Result<Sample, Gap> 
         Metric::NonretryableRetries => Ok(exact(retrying::count(scene, |edge| edge.nonretryable_retries))),
         Metric::RetryAfterViolations => Ok(exact(retrying::count(scene, |edge| edge.retry_after_violations))),
         Metric::BackoffJitter => retrying::jitter(scene),
-        Metric::RetryPeakToMean => retrying::peak_to_mean(scene).map(exact),
+        Metric::RetryPeakToMean => retrying::peak_to_mean(scene),
         Metric::LateStarts => retrying::of_deadlines(scene, |edge| edge.late_starts as f64).map(exact),
         Metric::OrphanWork => retrying::of_deadlines(scene, |edge| edge.orphan_ns as f64 / 1e9).map(exact),
         Metric::SuccessRatio => success_share(scene.edge, windows).map(Sample::Share).ok_or_else(|| unanswered(scene.edge, windows, scene.phase)),

@@ -2,6 +2,7 @@
 
 use crate::expectation::{Op, RetryBase};
 use crate::stats::amplification::{self, Pair};
+use crate::judge::ALPHA;
 use crate::judge::limit::compare;
 use crate::judge::times::Times;
 use crate::stats::quotient::{self, Estimate};
@@ -27,10 +28,27 @@ pub(crate) enum Sample {
     Cost(Share),
     /// What was seen, and the ends that it may have: equal where there is nothing to estimate.
     Exact { value: f64, lo: f64, hi: f64 },
+    /// Downstream edges, of which those that retry are counted.
+    Layers(Vec<Layer>),
+    /// The fullest of `bins` equal stretches of time over their mean: `peak` of `of` events.
+    Peak { peak: f64, of: f64, bins: f64 },
     /// How times in nanoseconds are spread: their coefficient of variation.
     Variation(Vec<u64>),
     /// A quantile over the baseline's.
     LatencyRatio { judged: Times, base: Times, quantile: f64 },
+}
+
+/// Retries over first attempts from which on a layer counts as retrying.
+const LEAST_RETRYING: f64 = 0.01;
+
+/// What is known of an edge's retries.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Layer {
+    /// It has no attempts.
+    Silent,
+    /// Its calls are too alike to tell.
+    Unknown,
+    Retries(Share),
 }
 
 /// `hits` of `of` requests, of which `unknown` had no outcome.
@@ -91,6 +109,8 @@ impl Sample {
             Self::Amplification { judged, baseline } => amplification::normalised(judged, baseline).unwrap_or(f64::NAN),
             Self::Cost(share) => 1.0 / share.estimate(Tails::each(0.05), 1.0).value,
             Self::Exact { value, .. } => *value,
+            Self::Layers(layers) => count(layers, Tails::each(ALPHA), 1.0).lo,
+            Self::Peak { peak, of, bins } => peak * bins / of,
             Self::Latency { times, quantile } => times.value(*quantile),
             Self::Variation(times) => variation::of(times).unwrap_or(f64::NAN),
             Self::LatencyRatio { judged, base, quantile } => judged.value(*quantile) / base.value(*quantile),
@@ -115,6 +135,13 @@ impl Sample {
                 Interval { lo: 1.0 / shares.hi, hi: 1.0 / shares.lo }
             }
             Self::Exact { lo, hi, .. } => Interval { lo: *lo, hi: *hi },
+            Self::Layers(layers) => count(layers, tails, more),
+            Self::Peak { peak, of, bins } => {
+                // Any of the bins may be the fullest by chance; but the one that is so in truth had no more than the peak.
+                let counts = poisson::interval(peak * more, Tails { below: tails.below / bins, above: tails.above });
+                let mean = of * more / bins;
+                Interval { lo: counts.lo / mean, hi: counts.hi / mean }
+            }
             Self::Latency { times, quantile } => seconds(times, *quantile, tails, more).interval,
             Self::Variation(times) => variation::interval(times, tails, more).unwrap_or(UNKNOWN),
             Self::LatencyRatio { judged, base, quantile } => {
@@ -176,6 +203,14 @@ impl Sample {
         compare(op, worst, limit)
     }
 
+    /// How many of the judged requests had no outcome.
+    pub(crate) const fn unknown(&self) -> f64 {
+        match self {
+            Self::Share(share) | Self::Cost(share) | Self::ShareRatio { judged: share, .. } => share.unknown,
+            _ => 0.0,
+        }
+    }
+
     /// How many of its times came to no end, of how many.
     pub(crate) const fn endless(&self) -> Option<(usize, usize)> {
         let (Self::Latency { times, .. } | Self::LatencyRatio { judged: times, .. }) = self else {
@@ -191,6 +226,8 @@ impl Sample {
             Self::RateRatio { judged, base, .. } => judged.count + base.count,
             Self::Share(share) | Self::Cost(share) => share.of,
             Self::Exact { .. } => 0.0,
+            Self::Layers(layers) => layers.iter().map(|layer| if let Layer::Retries(share) = layer { share.of } else { 0.0 }).sum(),
+            Self::Peak { of, .. } => *of,
             Self::ShareRatio { judged, base } => judged.of + base.of,
             Self::Amplification { judged, baseline } => judged.iter().chain(baseline).map(|pair| pair.ingress).sum(),
             Self::Latency { times, .. } => times.len() as f64,
@@ -217,6 +254,24 @@ impl Sample {
 /// `more` times the tally, its count divided by the dispersion.
 fn scaled(tally: Tally, more: f64, phi: f64) -> Tally {
     Tally { count: tally.count * more / phi, exposure: tally.exposure * more }
+}
+
+/// The edges that are shown to retry; at most, those that are not shown to keep from it. Each is tested at its part of the error probability, so
+/// that the count as a whole keeps to it.
+fn count(layers: &[Layer], tails: Tails, more: f64) -> Interval {
+    let each = layers.len().max(1) as f64;
+    let part = Tails { below: tails.below / each, above: tails.above / each };
+    layers.iter().fold(Interval { lo: 0.0, hi: 0.0 }, |sum, layer| {
+        let (shown, possible) = match layer {
+            Layer::Silent => (false, false),
+            Layer::Unknown => (false, true),
+            Layer::Retries(share) => {
+                let interval = share.estimate(part, more).interval;
+                (interval.lo > LEAST_RETRYING, interval.hi > LEAST_RETRYING)
+            }
+        };
+        Interval { lo: sum.lo + f64::from(u8::from(shown)), hi: sum.hi + f64::from(u8::from(possible)) }
+    })
 }
 
 const UNKNOWN: Interval = Interval { lo: 0.0, hi: f64::INFINITY };

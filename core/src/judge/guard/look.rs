@@ -7,7 +7,7 @@ use crate::stats::rate_ratio::Tally;
 use crate::stats::{Tails, poisson};
 
 /// The look, and the side on which its evidence lies for the metric to be on `side` of `limit`. `None` for a number that
-/// is a fact: there is nothing to prove.
+/// does not add up over windows, or is a fact: then there is nothing to prove.
 pub(super) fn look(sample: &Sample, limit: f64, side: Side) -> Option<(Look, Side)> {
     match sample {
         Sample::Rate { tally, phi } => Some((count(*tally, limit, *phi), side)),
@@ -39,6 +39,8 @@ pub(super) fn look(sample: &Sample, limit: f64, side: Side) -> Option<(Look, Sid
         | Sample::ShareRatio { .. }
         | Sample::LatencyRatio { .. }
         | Sample::Variation(_)
+        | Sample::Layers(_)
+        | Sample::Peak { .. }
         | Sample::Exact { .. } => None,
     }
 }
