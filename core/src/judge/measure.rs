@@ -125,7 +125,9 @@ pub(crate) fn absolute(metric: Metric, scene: Scene<'_>) -> Result<Sample, Gap> 
         Metric::ExplicitFailureRatio => explicit_share(scene.edge, windows).map(Sample::Share).ok_or(Gap::NoFailure(scene.phase)),
         Metric::AttemptsMax => Ok(exact(f64::from(of_edge(scene.edge, windows).map(|(_, counts)| counts.attempts_max).max().unwrap_or(0)))),
         Metric::LayersRetrying => Ok(layers::retrying(scene)),
-        Metric::CostPerSuccess => success_share(scene.edge, windows).map(Sample::Cost).ok_or_else(|| unanswered(scene.edge, windows, scene.phase)),
+        Metric::CostPerSuccess => {
+            success_share(scene.edge, windows).map(Sample::Cost).ok_or_else(|| unanswered(scene.edge, windows, scene.phase))
+        }
         Metric::Connections => Ok(exact(connecting::most_open(scene) as f64)),
         Metric::ConnectionsOpened => Ok(exact(connecting::opened(scene.edge, windows) as f64)),
         Metric::ConnectFailures => Ok(exact(connecting::failed(scene.edge, windows) as f64)),
@@ -144,7 +146,9 @@ pub(crate) fn absolute(metric: Metric, scene: Scene<'_>) -> Result<Sample, Gap> 
         Metric::RetryPeakToMean => retrying::peak_to_mean(scene),
         Metric::LateStarts => retrying::of_deadlines(scene, |edge| edge.late_starts as f64).map(exact),
         Metric::OrphanWork => retrying::of_deadlines(scene, |edge| edge.orphan_ns as f64 / 1e9).map(exact),
-        Metric::SuccessRatio => success_share(scene.edge, windows).map(Sample::Share).ok_or_else(|| unanswered(scene.edge, windows, scene.phase)),
+        Metric::SuccessRatio => {
+            success_share(scene.edge, windows).map(Sample::Share).ok_or_else(|| unanswered(scene.edge, windows, scene.phase))
+        }
         Metric::FailureLatency { quantile } => {
             let times = Times::to_failure(of_edge(scene.edge, windows).map(|(_, edge)| edge));
             if times.is_empty() {
@@ -194,7 +198,8 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
         }
         Metric::Latency { quantile } => {
             let times = |windows: &[&Window]| Times::to_answer(of_edge(edge, windows).map(|(_, counts)| counts));
-            latency_ratio(times(scene.judged), times(scene.baseline), quantile).ok_or_else(|| unanswered(edge, scene.judged, scene.phase))?
+            latency_ratio(times(scene.judged), times(scene.baseline), quantile)
+                .ok_or_else(|| unanswered(edge, scene.judged, scene.phase))?
         }
         Metric::ExplicitFailureRatio
         | Metric::AttemptsMax

@@ -1,10 +1,10 @@
 //! The data behind one number of a verdict: its estimate, and its interval at any level and for any amount of data.
 
 use crate::expectation::{Op, RetryBase};
-use crate::stats::amplification::{self, Pair};
 use crate::judge::ALPHA;
 use crate::judge::limit::compare;
 use crate::judge::times::Times;
+use crate::stats::amplification::{self, Pair};
 use crate::stats::quotient::{self, Estimate};
 use crate::stats::rate_ratio::{self, Tally};
 use crate::stats::{Interval, Tails, beta, poisson, proportion, quantile, variation};

@@ -32,8 +32,11 @@ impl Times {
         for window in windows {
             ended.extend_from_slice(&window.latency_ns);
             let known = waited(window);
-            unknown += number(unanswered(window)).saturating_sub(known.len()) + number(window.pending);
-            waits.extend(known);
+            let others = number(unanswered(window) + window.pending).saturating_sub(known.len());
+            // Of many answers a part is kept; of the waits, the same part is to count.
+            let (of, to) = (known.len(), kept(window, known.len()));
+            waits.extend((0..to).filter_map(|index| known.get(index * of / to)));
+            unknown += kept(window, others);
         }
         Self::new(ended, &waits, unknown)
     }
@@ -44,10 +47,14 @@ impl Times {
         for window in windows {
             let mut times = window.failure_latency_ns.clone();
             times.sort_unstable();
-            // Which of the times are theirs is not kept: the shortest leave the most that is long.
-            let hung = number(window.failures.get(&Failure::Hang).copied().unwrap_or(0)).min(times.len());
             seen.extend_from_slice(&times);
-            ended.extend_from_slice(times.get(hung..).unwrap_or_default());
+            // Which of the times are theirs is not kept, only that they are among the waits: the shortest of those leave the most that is long.
+            let hung = number(window.failures.get(&Failure::Hang).copied().unwrap_or(0)).min(times.len());
+            let mut waits = waited(window).into_iter().filter(|wait| times.binary_search(wait).is_ok()).take(hung).peekable();
+            let left = times.len() - hung;
+            let mut others: Vec<u64> = times.iter().copied().filter(|time| waits.next_if_eq(time).is_none()).collect();
+            others.drain(..others.len().saturating_sub(left));
+            ended.append(&mut others);
         }
         ended.sort_unstable();
         seen.sort_unstable();
@@ -106,13 +113,25 @@ fn unanswered(window: &EdgeWindow) -> u64 {
     [Failure::ClientAbort, Failure::Hang].iter().filter_map(|failure| window.failures.get(failure)).sum()
 }
 
-/// For how long they were waited for, at least.
+/// For how long they were waited for, at least; ascending.
 fn waited(window: &EdgeWindow) -> Vec<u64> {
-    let mut times = window.failure_latency_ns.clone();
+    let is_told = !window.waited_ns.is_empty();
+    let mut times = if is_told { window.waited_ns.clone() } else { window.failure_latency_ns.clone() };
     times.sort_unstable();
-    // Which of the failures' times are theirs is not kept: they waited no shorter than the shortest.
-    times.truncate(number(unanswered(window)));
+    if !is_told {
+        // They waited no shorter than the shortest.
+        times.truncate(number(unanswered(window)));
+    }
     times
+}
+
+/// As many of `all` as are in proportion to the answers whose times were kept.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a length")]
+fn kept(window: &EdgeWindow, all: usize) -> usize {
+    let untold: u64 = window.failures.iter().filter(|(failure, _)| **failure != Failure::Status).map(|(_, count)| count).sum();
+    let answered = number(window.attempts.saturating_sub(window.pending + untold));
+    let times = window.latency_ns.len();
+    if times == 0 || times >= answered { all } else { (all as f64 * times as f64 / answered as f64).ceil() as usize }
 }
 
 fn at(sorted: &[u64], rank: usize) -> Option<f64> {
@@ -126,6 +145,27 @@ fn number(count: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[expect(clippy::float_cmp, reason = "whole seconds are exact")]
+    fn told_failures_are_no_waits_and_of_a_sample_the_same_part_counts() {
+        let second = 1_000_000_000;
+        let window = EdgeWindow {
+            attempts: 1_010,
+            failures: [(Failure::Status, 500), (Failure::ClientAbort, 4), (Failure::Hang, 4)].into(),
+            pending: 2,
+            latency_ns: vec![second; 500],
+            failure_latency_ns: [vec![1_000; 500], vec![3 * second; 4], vec![7 * second; 4]].concat(),
+            waited_ns: [vec![3 * second; 4], vec![7 * second; 4], vec![2 * second; 1]].concat(),
+            ..EdgeWindow::default()
+        };
+        let times = Times::to_answer(std::iter::once(&window));
+        // Half of the answers' times were kept, so half of nine waits and of the one that is not known.
+        assert_eq!((times.len(), times.endless(), times.longer_than(1.5).0), (506, 6, 5));
+        let failures = Times::to_failure(std::iter::once(&window));
+        assert_eq!((failures.len(), failures.endless(), failures.value(1.0)), (508, 4, 7.0));
+        assert_eq!((failures.high(0.99), failures.high(1.0)), (7.0, f64::INFINITY));
+    }
 
     #[test]
     #[expect(clippy::float_cmp, reason = "whole seconds are exact")]

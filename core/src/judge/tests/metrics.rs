@@ -271,7 +271,8 @@ fn false_matches_make_no_layer_and_many_windows_no_false_alarm() {
     let mut failed = 0;
     for _ in 0..100 {
         // Two edges on the limit: one retry to a hundred first attempts.
-        let mut drill = Drill::new().windows(PhaseName::Baseline, 6, seen(100), seen(100)).windows(PhaseName::Fault, 30, seen(100), seen(100));
+        let mut drill =
+            Drill::new().windows(PhaseName::Baseline, 6, seen(100), seen(100)).windows(PhaseName::Fault, 30, seen(100), seen(100));
         drill.edges.push(crate::edge::EdgeSpec { name: "cache".to_owned(), ..drill.edges[1].clone() });
         for window in &mut drill.windows {
             let more = window.edges[1].clone();

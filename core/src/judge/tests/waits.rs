@@ -52,8 +52,14 @@ fn who_has_no_outcome_is_not_called_unseen() {
 
 #[test]
 fn a_guard_on_latency_sees_that_nobody_is_answered() {
-    let guard =
-        Guard { text: String::new(), edge: Some("db".to_owned()), metric: Metric::Latency { quantile: 0.99 }, op: Op::Greater, value: 1.0, windows: 2 };
+    let guard = Guard {
+        text: String::new(),
+        edge: Some("db".to_owned()),
+        metric: Metric::Latency { quantile: 0.99 },
+        op: Op::Greater,
+        value: 1.0,
+        windows: 2,
+    };
     let drill = hanging(0, 100, 3, Failure::Hang);
     let mut state = GuardState::new(&guard, &drill.edges);
     let tripped = drill.windows.iter().position(|window| state.observe(window).is_some());
