@@ -147,7 +147,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[expect(clippy::float_cmp, reason = "whole seconds are exact")]
     fn told_failures_are_no_waits_and_of_a_sample_the_same_part_counts() {
         let second = 1_000_000_000;
         let window = EdgeWindow {
