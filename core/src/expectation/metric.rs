@@ -161,6 +161,35 @@ impl Row {
         }
     }
 
+    /// Whether more of it is better.
+    pub(super) fn is_good(&self) -> bool {
+        self.make.is_some_and(|make| make(Qualified::default()).is_good())
+    }
+
+    /// The comparison that a demand is most likely to make; a guard trips on the other side.
+    pub(super) fn usual_op(&self, guard: bool) -> &'static str {
+        match (self.is_good(), guard) {
+            (true, false) => ">=",
+            (false, false) => "<=",
+            (true, true) => "<",
+            (false, true) => ">",
+        }
+    }
+
+    /// An example of a demand: comparison and limit.
+    pub(super) fn demand(&self, guard: bool) -> String {
+        format!("{} {}", self.usual_op(guard), self.usual_limit(guard))
+    }
+
+    /// An example of a limit that a demand, or a guard, could have.
+    pub(super) fn usual_limit(&self, guard: bool) -> &'static str {
+        match (self.unit, self.is_good() && !guard) {
+            (Unit::Share, true) => "99%",
+            (Unit::Factor, true) => "0.4",
+            _ => self.example(),
+        }
+    }
+
     /// The row of a metric.
     #[must_use]
     pub fn of(metric: Metric) -> &'static Self {
