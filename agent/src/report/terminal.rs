@@ -49,14 +49,23 @@ fn heading(run: &Run, style: Style) -> String {
     if let Some(reason) = &run.drill.aborted {
         text.push_str(&format!(" (ended early: {reason})"));
     }
+    for line in run.drill.description.iter().flat_map(|text| text.lines()) {
+        text.push_str(&format!("\n{line}"));
+    }
     for fault in &run.faults {
         text.push_str(&format!(
-            "\nfault {} on {} by {}: {} of {} hit",
-            fault.kind, fault.target, fault.backend, fault.packets_hit, fault.packets_selected
+            "\nfault {} by {}: {} of {} hit",
+            rows::injected(fault),
+            fault.backend,
+            fault.packets_hit,
+            fault.packets_selected
         ));
         if fault.packets_overflowed > 0 {
             text.push_str(&format!(", {} more lost for lack of room in netem's queue (raise `limit`)", fault.packets_overflowed));
         }
+    }
+    if let Some(guards) = rows::guards(run) {
+        text.push_str(&format!("\nguards: {guards}"));
     }
     text
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::judge::{self, Evidence, Judgement};
+use crate::plan::parameters;
 use crate::result::{DataQuality, DrillResult};
 
 pub mod connection;
@@ -105,6 +106,9 @@ pub struct Run {
     /// What was shown though no expectation asks for it.
     #[serde(default)]
     pub findings: Vec<FindingView>,
+    /// The guards, as they were written. Results of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guards: Option<Vec<String>>,
     /// The phases as they were.
     pub phases: Vec<PhaseView>,
     /// The faults.
@@ -142,6 +146,8 @@ pub struct Observation {
 pub struct Drill {
     pub id: String,
     pub playbook: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
     pub host: String,
     pub kernel: String,
     pub version: String,
@@ -185,6 +191,9 @@ pub struct PhaseView {
 pub struct FaultView {
     pub kind: String,
     pub target: String,
+    /// What was injected, in words: `503 for 30% of answers`. Results of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<String>,
     pub backend: String,
     pub applied_ns: u64,
     pub removed_ns: Option<u64>,
@@ -244,6 +253,7 @@ impl Run {
             drill: Drill {
                 id: result.id.clone(),
                 playbook: result.playbook.clone(),
+                description: result.description.clone(),
                 host: result.host.clone(),
                 kernel: result.kernel.clone(),
                 version: result.version.clone(),
@@ -253,6 +263,7 @@ impl Run {
             verdict: result.verdict.map(|verdict| verdict.as_str().to_owned()),
             expectations: result.judgements.iter().map(ExpectationView::of).collect(),
             findings: Vec::new(),
+            guards: Some(result.guards.clone()),
             phases: phases(result),
             faults: faults(result),
             edges: edge::of_result(result),
@@ -350,6 +361,7 @@ fn faults(result: &DrillResult) -> Vec<FaultView> {
         .map(|fault| FaultView {
             kind: fault.spec.kind.as_str().to_owned(),
             target: fault.spec.to.clone(),
+            parameters: Some(parameters::asked(&fault.spec)),
             backend: fault.backend.as_str().to_owned(),
             applied_ns: fault.applied_ns,
             removed_ns: fault.removed_ns,

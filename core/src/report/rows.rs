@@ -7,7 +7,7 @@ use super::json::{FaultView, Run};
 pub const EDGE_HEADS: [&str; 8] = ["edge", "phase", "requests", "per second", "retries", "failed", "p50 / p99", "TCP retransmits"];
 
 /// Column heads of [`faults`].
-pub const FAULT_HEADS: [&str; 5] = ["fault", "on", "by", "hit", "felt by requests"];
+pub const FAULT_HEADS: [&str; 6] = ["fault", "injected", "on", "by", "hit", "felt by requests"];
 
 /// One row for each edge and phase, transitions left out.
 #[must_use]
@@ -45,11 +45,25 @@ fn phase_order(edge: &Edge) -> Vec<&str> {
 
 /// One row for each fault.
 #[must_use]
-pub fn faults(run: &Run) -> Vec<[String; 5]> {
+pub fn faults(run: &Run) -> Vec<[String; 6]> {
     run.faults.iter().map(fault).collect()
 }
 
-fn fault(fault: &FaultView) -> [String; 5] {
+/// `http_status 503 for 30% of answers to store`.
+#[must_use]
+pub fn injected(fault: &FaultView) -> String {
+    let parameters = fault.parameters.as_ref().map(|parameters| format!(" {parameters},")).unwrap_or_default();
+    format!("{}{parameters} to {}", fault.kind, fault.target)
+}
+
+/// The guards in one phrase; `None` if the result does not say.
+#[must_use]
+pub fn guards(run: &Run) -> Option<String> {
+    let guards = run.guards.as_ref()?;
+    Some(if guards.is_empty() { "none".to_owned() } else { guards.join("; ") })
+}
+
+fn fault(fault: &FaultView) -> [String; 6] {
     let things = if fault.kind == "http_status" { "answers" } else { "packets" };
     let share = if fault.packets_selected == 0 {
         String::new()
@@ -58,6 +72,7 @@ fn fault(fault: &FaultView) -> [String; 5] {
     };
     [
         fault.kind.clone(),
+        fault.parameters.clone().unwrap_or_else(unknown),
         fault.target.clone(),
         fault.backend.clone(),
         format!("{} of {} {things}{share}", fault.packets_hit, fault.packets_selected),

@@ -42,6 +42,45 @@ fn finding() -> FindingView {
     }
 }
 
+/// One that passed, with what its edges do not show of it.
+fn passed() -> Run {
+    let mut run = run();
+    for view in &mut run.expectations {
+        view.verdict = "pass".to_owned();
+        view.reason = None;
+    }
+    run.verdict = Some("pass".to_owned());
+    run
+}
+
+#[test]
+fn every_report_says_what_was_injected_and_what_guarded_it() {
+    let run = passed();
+    let parameters = run.faults[0].parameters.clone().unwrap();
+    assert!(parameters.contains('%'), "{parameters}");
+    for report in [markdown::render(&run), junit::render(&run), html::render(&run), crate::report::json::write_run(&run)] {
+        for said in [parameters.as_str(), "Half of the database", "5% for 3 windows"] {
+            assert!(report.contains(said), "{said}: {report}");
+        }
+    }
+    // An earlier version's result says neither, and claims neither.
+    let mut older = run;
+    (older.guards, older.drill.description, older.faults[0].parameters) = (None, None, None);
+    let text = crate::report::json::write_run(&older);
+    assert!(!["\"guards\"", "\"description\"", "\"parameters\""].iter().any(|key| text.contains(key)), "{text}");
+    assert_eq!(crate::report::json::read_run(&text).unwrap(), older);
+    assert!(!markdown::render(&older).contains("Guards") && !junit::render(&older).contains("guards:"));
+}
+
+#[test]
+fn junit_has_the_numbers_of_what_passed() {
+    let text = junit::render(&passed());
+    let out = text.split("<system-out>").nth(1).unwrap();
+    for said in ["pass: ", "observed 200%, limit 20%, 90% interval ", ", windows 0-11 (fault)"] {
+        assert!(out.contains(said), "{said}: {out}");
+    }
+}
+
 /// The elements that an XML text opens, in order; panics if they are not closed in turn.
 fn elements(xml: &str) -> Vec<String> {
     let (mut open, mut seen) = (Vec::new(), Vec::new());
