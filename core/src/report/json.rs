@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::markup;
 use crate::judge::{self, Evidence, Judgement};
 use crate::plan::parameters;
 use crate::result::{DataQuality, DrillResult};
@@ -237,6 +238,13 @@ pub struct DataQualityView {
 }
 
 impl Run {
+    /// The same with every text fit for a terminal: what would act there unseen stands as U+FFFD. Only the description keeps its lines.
+    #[must_use]
+    pub fn printable(&self) -> Self {
+        let read = serde_json::to_value(self).map(|value| printable(value, "")).and_then(serde_json::from_value);
+        read.expect("texts are exchanged for texts")
+    }
+
     /// From the first phase's begin to the last one's end.
     #[must_use]
     pub fn seconds(&self) -> f64 {
@@ -371,6 +379,19 @@ fn faults(result: &DrillResult) -> Vec<FaultView> {
             effective: judge::is_effective(fault, &evidence),
         })
         .collect()
+}
+
+fn printable(value: serde_json::Value, key: &str) -> serde_json::Value {
+    use serde_json::Value;
+    match value {
+        Value::String(text) if key == "description" => Value::String(text.lines().map(markup::terminal).collect::<Vec<_>>().join("\n")),
+        Value::String(text) => Value::String(markup::terminal(&text)),
+        Value::Array(items) => Value::Array(items.into_iter().map(|item| printable(item, key)).collect()),
+        Value::Object(fields) => {
+            Value::Object(fields.into_iter().map(|(key, value)| (markup::terminal(&key), printable(value, &key))).collect())
+        }
+        other => other,
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]

@@ -2,6 +2,7 @@
 
 use super::json::edge::Edge;
 use super::json::{FaultView, Run};
+use crate::wording::decimals;
 
 /// Column heads of [`edges`].
 pub const EDGE_HEADS: [&str; 8] = ["edge", "phase", "requests", "per second", "retries", "failed", "p50 / p99", "TCP retransmits"];
@@ -24,11 +25,11 @@ fn edge(edge: &Edge) -> Vec<[String; 8]> {
                 format!("{} ({})", edge.name, edge.role),
                 name.to_owned(),
                 phase.requests.to_string(),
-                phase.qps.map_or_else(unknown, |qps| format!("{qps:.1}")),
+                phase.qps.map_or_else(unknown, |qps| decimals(qps, 1)),
                 phase.retry_ratio.map_or_else(unknown, percent),
                 phase.failed().to_string(),
                 match (phase.latency_ms.p50, phase.latency_ms.p99) {
-                    (Some(p50), Some(p99)) => format!("{p50:.1} / {p99:.1} ms"),
+                    (Some(p50), Some(p99)) => format!("{} / {} ms", decimals(p50, 1), decimals(p99, 1)),
                     _ => unknown(),
                 },
                 phase.tcp_retransmits.to_string(),
@@ -115,7 +116,7 @@ pub(super) fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
 
 /// `12.3%`.
 pub(super) fn percent(ratio: f64) -> String {
-    format!("{:.1}%", 100.0 * ratio)
+    format!("{}%", decimals(100.0 * ratio, 1))
 }
 
 /// For a value that is not known.

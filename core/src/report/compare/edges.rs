@@ -9,6 +9,7 @@ use crate::report::{risen, text::quantity};
 use crate::stats::quotient::{self, Estimate};
 use crate::stats::rate_ratio::{self, Tally};
 use crate::stats::{Tails, dispersion, proportion};
+use crate::wording::decimals;
 
 const FAULT: &str = "fault";
 
@@ -121,7 +122,7 @@ fn rate(what: String, was: Tally, is: Tally) -> Row {
     } else {
         Change::Unknown
     };
-    let spelled = |tally: Tally| if tally.exposure > 0.0 { format!("{:.3}", tally.rate()) } else { unknown() };
+    let spelled = |tally: Tally| if tally.exposure > 0.0 { decimals(tally.rate(), 3) } else { unknown() };
     Row { what, before: spelled(was), after: spelled(is), change }
 }
 

@@ -4,7 +4,7 @@ use super::result;
 use crate::report::compare::{self, Change};
 use crate::report::json::Run;
 use crate::report::json::finding::FindingView;
-use crate::report::{html, junit, markdown, risen};
+use crate::report::{html, junit, markdown, risen, text};
 
 fn run() -> Run {
     Run::of(&result())
@@ -70,6 +70,47 @@ fn every_report_says_what_was_injected_and_what_guarded_it() {
     assert!(!["\"guards\"", "\"description\"", "\"parameters\""].iter().any(|key| text.contains(key)), "{text}");
     assert_eq!(crate::report::json::read_run(&text).unwrap(), older);
     assert!(!markdown::render(&older).contains("Guards") && !junit::render(&older).contains("guards:"));
+}
+
+#[test]
+fn nothing_in_a_result_acts_on_a_terminal() {
+    let mut run = hostile();
+    run.drill.description = Some("one\u{1b}[2J\ntwo\u{202e}".to_owned());
+    let text = "\u{1b}]0;title\u{7}\u{0}\u{2066}".to_owned();
+    for phase in run.edges[0].phases.values_mut() {
+        phase.status.insert(text.clone(), 1);
+    }
+    run.guards = Some(vec![text]);
+    let shown = run.printable();
+    assert_eq!(shown.drill.description.as_deref(), Some("one\u{FFFD}[2J\ntwo\u{FFFD}"));
+    let written = format!("{shown:?}");
+    assert!(!["\\u{1b}", "\\u{7}", "\\0", "\\u{202e}", "\\u{2066}"].iter().any(|bad| written.contains(bad)), "{written}");
+    assert_eq!(run_of_numbers(&shown), run_of_numbers(&run));
+}
+
+/// The numbers of a result, which no cleaning may touch.
+fn run_of_numbers(run: &Run) -> (Vec<Option<f64>>, Vec<u64>) {
+    (run.expectations.iter().map(|view| view.observed).collect(), run.windows.iter().map(|window| window.start_ns).collect())
+}
+
+#[test]
+fn small_numbers_are_not_rounded_away() {
+    let mut run = passed();
+    let view = &mut run.expectations[0];
+    (view.unit, view.observed, view.limit) = ("1/s".to_owned(), Some(0.05), Some(0.04));
+    view.interval = Some([Some(0.001_234), Some(0.2)]);
+    let row = text::row(&run.expectations[0]);
+    assert_eq!([row[2].as_str(), &row[3], &row[4]], ["0.05/s", "0.04/s", "0.0012/s to 0.2/s"]);
+    assert_eq!(text::quantity(0.000_432_1, "s"), "0.00043 s");
+    assert_eq!(text::quantity(0.000_012, "ratio"), "0.0012%");
+}
+
+#[test]
+fn a_bar_that_no_number_can_place_is_not_drawn() {
+    let mut run = passed();
+    let view = &mut run.expectations[0];
+    (view.observed, view.limit, view.interval) = (Some(0.0), Some(1e308), Some([Some(-1e308), Some(1e308)]));
+    assert!(!html::render(&run).contains("NaN"));
 }
 
 #[test]
