@@ -137,6 +137,16 @@ impl Unit {
     }
 }
 
+/// The metric that a name begins of which the rest is a metric too: before it, nobody can tell an edge of that name from the metric.
+pub(crate) fn begun_by(edge: &str) -> Option<&'static str> {
+    let start = format!("{} ", edge.replace('-', " ").to_lowercase());
+    let rest = |row: &Row| row.name.to_lowercase().strip_prefix(&start).map(str::to_owned);
+    METRICS
+        .iter()
+        .find(|row| rest(row).is_some_and(|rest| METRICS.iter().any(|other| other.name.to_lowercase() == rest)))
+        .map(|row| row.name)
+}
+
 impl Row {
     /// Whether this version can measure it.
     #[must_use]

@@ -265,6 +265,20 @@ fn a_drill_compared_with_itself_shows_no_difference() {
 }
 
 #[test]
+fn fewer_requests_in_an_outage_are_not_called_better() {
+    let what = "db: requests per ingress request";
+    let change = |before: &Run, after: &Run| compare::rows(before, after).into_iter().find(|row| row.what == what).map(|row| row.change);
+    let before = run();
+    let mut after = before.clone();
+    for window in after.windows.iter_mut().filter(|window| window.phase == "fault") {
+        window.edges[1].requests /= 5;
+    }
+    assert_eq!(change(&before, &after), Some(Change::Better));
+    *after.edges[0].phases.get_mut("fault").unwrap().failures.get_mut("hang").unwrap() = 500;
+    assert_eq!(change(&before, &after), Some(Change::Unknown));
+}
+
+#[test]
 fn a_comparison_says_what_got_better_and_what_worse() {
     let before = run();
     let mut after = before.clone();
