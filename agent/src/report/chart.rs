@@ -1,22 +1,27 @@
 //! One series over the phases, drawn with textplots.
 
+use super::table::Width;
 use stormdrill_core::report::chart::Series;
 use textplots::{Chart, Plot as _, Shape};
 
-/// Columns of the plotted area; a Braille column is two dots.
+/// Most and least columns of the plotted area; a Braille column is two dots.
 const COLUMNS: usize = 72;
+const LEAST_COLUMNS: usize = 16;
+/// Columns that the scale takes to the right of it.
+const SCALE: usize = 8;
 const ROWS: u32 = 5;
 
 /// A titled plot of one value for each window, with the phases named below it. A window without a value is drawn at zero.
 #[must_use]
-pub fn plot(series: &Series, top: f64) -> String {
+pub fn plot(series: &Series, top: f64, width: Width) -> String {
+    let columns = usize::from(width.0).saturating_sub(SCALE).clamp(LEAST_COLUMNS, COLUMNS);
     let values: Vec<f64> = series.values.iter().map(|value| value.unwrap_or(0.0)).collect();
     let last = values.last().copied().unwrap_or(0.0);
     // A step needs its right end, so the last value is drawn once more.
     let points: Vec<(f32, f32)> =
         values.iter().chain(std::iter::once(&last)).enumerate().map(|(x, y)| (narrow_index(x), narrow(*y))).collect();
     let top = if top > 0.0 { top } else { 1.0 };
-    let width = u32::try_from(COLUMNS * 2).unwrap_or(u32::MAX);
+    let width = u32::try_from(columns * 2).unwrap_or(u32::MAX);
     let right = narrow_index(values.len().max(1));
     let shape = Shape::Steps(&points);
     let mut chart = Chart::new_with_y_range(width, ROWS * 4, 0.0, right, 0.0, narrow(top));
@@ -27,7 +32,7 @@ pub fn plot(series: &Series, top: f64) -> String {
         text.push_str(line.trim_end());
         text.push('\n');
     }
-    text.push_str(&ruler(&series.phases));
+    text.push_str(&ruler(&series.phases, columns));
     text.push('\n');
     text
 }
@@ -37,14 +42,14 @@ fn scale(title: &str, top: f64) -> String {
 }
 
 /// The phases' names, each under its first window.
-fn ruler(phases: &[String]) -> String {
-    let mut line = vec![' '; COLUMNS];
+fn ruler(phases: &[String], columns: usize) -> String {
+    let mut line = vec![' '; columns];
     let mut before = None;
     for (index, phase) in phases.iter().enumerate() {
         if before.replace(phase) == Some(phase) {
             continue;
         }
-        let at = index * COLUMNS / phases.len();
+        let at = index * columns / phases.len();
         for (cell, c) in line.iter_mut().skip(at).zip(format!("|{phase}").chars()) {
             *cell = c;
         }
