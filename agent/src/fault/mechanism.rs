@@ -225,7 +225,7 @@ mod tests {
             vec![spec(&delay, Tuning { limit: Some(7), ..plain.clone() }), spec(&rate, Tuning { limit: Some(9), ..plain })],
         ] {
             let planned = queue::limit_of(&specs.iter().collect::<Vec<_>>());
-            match carrier(&specs, Backend::Netem, false) {
+            match carrier(&specs, Backend::Netem, 1500) {
                 Ok(Carrier::Netem(netem)) => assert_eq!(netem.queue_limit(), planned, "{specs:?}"),
                 other => panic!("{other:?}"),
             }

@@ -75,7 +75,7 @@ mod tests {
     fn a_series_has_a_title_a_plot_and_the_phases_below() {
         let phases = ["baseline", "fault", "fault", "recovery"].map(str::to_owned).to_vec();
         let values = [100.0, 400.0, 400.0, 100.0].map(Some).to_vec();
-        let text = plot(&Series { title: "downstream QPS", values, phases }, 400.0);
+        let text = plot(&Series { title: "downstream QPS", values, phases }, 400.0, Width(120));
         assert!(text.starts_with("downstream QPS (0 to 400/s)\n"), "{text}");
         let ruler = text.lines().last().map(str::to_owned);
         assert_eq!(ruler.as_deref(), Some("|baseline         |fault                              |recovery"));
@@ -84,8 +84,8 @@ mod tests {
     #[test]
     fn an_empty_or_flat_series_is_drawn_too() {
         let empty = Series { title: "retry ratio", values: Vec::new(), phases: Vec::new() };
-        assert!(plot(&empty, 0.0).contains("retry ratio"));
+        assert!(plot(&empty, 0.0, Width(120)).contains("retry ratio"));
         let flat = Series { title: "retry ratio", values: vec![Some(0.0), None], phases: vec!["all".to_owned(); 2] };
-        assert!(plot(&flat, 1.0).contains("|all"));
+        assert!(plot(&flat, 1.0, Width(120)).contains("|all"));
     }
 }
