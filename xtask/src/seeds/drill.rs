@@ -128,6 +128,12 @@ impl Playbook {
         run_until_valid(scene, &path, &self.name, &[])
     }
 
+    /// As [`run`](Self::run), again if the machine held it up: for moments that can come more than once.
+    pub(crate) fn run_again(&self, scene: &Scene, mut each: impl FnMut(Moment<'_>) -> Result<()>) -> Result<Outcome> {
+        let path = scene.write(&format!("{}.yaml", self.name), &self.text())?;
+        until_valid(&self.name, || run_file(scene, &path, &self.name, &[], &mut each))
+    }
+
     /// Runs it with requests of a client of their own in the baseline and in the fault phase, so that each phase has exactly these.
     pub(crate) fn run_with_requests(&self, scene: &Scene, mut client: impl FnMut(&str) -> Result<()>) -> Result<Outcome> {
         self.run(scene, |moment| match moment {
@@ -142,14 +148,19 @@ const TRIES: u32 = 3;
 
 /// As [`run_file`], for a drill to which it does not matter how often it is done.
 pub(crate) fn run_until_valid(scene: &Scene, playbook: &std::path::Path, name: &str, set: &[(String, String)]) -> Result<Outcome> {
+    until_valid(name, || run_file(scene, playbook, name, set, |_| Ok(())))
+}
+
+/// Does it again while it says `invalid`.
+pub(crate) fn until_valid(name: &str, mut run: impl FnMut() -> Result<Outcome>) -> Result<Outcome> {
     for _ in 1..TRIES {
-        let outcome = run_file(scene, playbook, name, set, |_| Ok(()))?;
+        let outcome = run()?;
         if outcome.verdict() != "invalid" {
             return Ok(outcome);
         }
         say::step(format!("{name}: invalid, so it is done again: {}", outcome.reasons()));
     }
-    run_file(scene, playbook, name, set, |_| Ok(()))
+    run()
 }
 
 /// Runs a playbook's file.
@@ -204,12 +215,14 @@ impl Outcome {
 
     /// Requests on an edge in all windows, those between two phases too.
     pub(crate) fn all_requests(&self, edge: &str) -> u64 {
+        self.all(edge, "/requests")
+    }
+
+    /// A count of an edge in all windows, by its JSON pointer.
+    pub(crate) fn all(&self, edge: &str, pointer: &str) -> u64 {
         let windows = self.json["windows"].as_array().into_iter().flatten();
-        windows
-            .flat_map(|window| window["edges"].as_array().into_iter().flatten())
-            .filter(|one| one["name"] == edge)
-            .filter_map(|one| one["requests"].as_u64())
-            .sum()
+        let edges = windows.flat_map(|window| window["edges"].as_array().into_iter().flatten()).filter(|one| one["name"] == edge);
+        edges.filter_map(|one| one.pointer(pointer)?.as_u64()).sum()
     }
 
     /// An edge's counts in each window of a phase.
