@@ -24,6 +24,10 @@ pub(super) struct Databases {
 pub(super) struct Counters {
     /// Selects, and settings of a connection.
     pub(super) commands: u64,
+    /// Connections that were one too many.
+    pub(super) turned_away: u64,
+    /// Commands of Redis.
+    pub(super) redis: u64,
 }
 
 /// The service.
@@ -96,10 +100,19 @@ impl Databases {
         command::capture(Command::new(command::require("redis-cli")?).args(["-p", &self.redis_port.to_string()]).args(words))
     }
 
+    /// Both servers' own counts. Redis has to answer.
     pub(super) fn counters(&self) -> Result<Counters> {
-        let text = self.sql("show global status where Variable_name in ('Com_select', 'Com_set_option')")?;
-        let commands = text.split_whitespace().filter_map(|word| word.parse::<u64>().ok()).sum();
-        Ok(Counters { commands })
+        let names = "'Com_select', 'Com_set_option', 'Connection_errors_max_connections'";
+        let text = self.sql(&format!("show global status where Variable_name in ({names})"))?;
+        let of = |name: &str| -> Result<u64> {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+            value.with_context(|| format!("MySQL's status has no {name}"))
+        };
+        Ok(Counters {
+            commands: of("Com_select")? + of("Com_set_option")?,
+            turned_away: of("Connection_errors_max_connections")?,
+            redis: redis_calls(&self.redis_command(&["INFO", "commandstats"])?),
+        })
     }
 
     /// A client that blocks Redis for 200 ms at a time, until it is dropped.
@@ -109,11 +122,12 @@ impl Databases {
         scene.start("redis-blocker", &mut cli)
     }
 
-    pub(super) fn service(&self, scene: &Scene, kind: &str) -> Result<Service> {
+    /// `arguments` are the kind and what more it takes.
+    pub(super) fn service(&self, scene: &Scene, arguments: &[&str]) -> Result<Service> {
         let port = scene.port();
         let script = scene.write("service.py", include_str!("service.py"))?;
         let mut python = Command::new(rig::environment().join("bin/python3"));
-        python.arg(script).args([port, self.redis_port, self.mysql_port].map(|port| port.to_string())).arg(kind);
+        python.arg(script).args([port, self.redis_port, self.mysql_port].map(|port| port.to_string())).args(arguments);
         let mut process = scene.start("service", &mut python)?;
         process.wait_for_port(port)?;
         Ok(Service { process, port })
@@ -124,6 +138,12 @@ impl Service {
     pub(super) fn counts(self) -> Result<Value> {
         self.process.counts()
     }
+}
+
+/// The calls of all commands but `info`, which is this count's own.
+fn redis_calls(statistics: &str) -> u64 {
+    let lines = statistics.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
+    lines.filter(|(command, _)| *command != "info").filter_map(|(_, rest)| rest.split(',').next()?.parse::<u64>().ok()).sum()
 }
 
 pub(super) fn redis_version() -> Result<String> {
@@ -141,4 +161,15 @@ pub(super) fn mysql_version() -> Result<String> {
 pub(super) fn client_versions() -> Result<String> {
     let script = "import redis, pymysql; print('redis-py', redis.__version__ + ', PyMySQL', pymysql.__version__)";
     Ok(command::capture(Command::new(rig::environment().join("bin/python3")).args(["-c", script]))?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_added_over_all_commands_but_info() {
+        let text = "# Commandstats\r\ncmdstat_get:calls=40,usec=90,usec_per_call=2.25\r\ncmdstat_client|setinfo:calls=2,usec=1\r\ncmdstat_info:calls=7,usec=1\r\n";
+        assert_eq!(redis_calls(text), 42);
+    }
 }
