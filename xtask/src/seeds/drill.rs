@@ -247,6 +247,11 @@ impl Outcome {
         self.phase(edge, phase)?["failures"]["client_abort"].as_u64().context("no count of client aborts")
     }
 
+    /// Connects that were refused.
+    pub(crate) fn refused(&self, edge: &str, phase: &str) -> Result<u64> {
+        self.phase(edge, phase)?["connect_failures"]["refused"].as_u64().context("no count of refused connects")
+    }
+
     /// A number of an edge in a phase, by its JSON pointer.
     pub(crate) fn number(&self, edge: &str, phase: &str, pointer: &str) -> Result<f64> {
         let value = self.phase(edge, phase)?.pointer(pointer).and_then(Value::as_f64);
@@ -281,6 +286,19 @@ impl Outcome {
         self.json["expectations"][index]["observed"].as_f64()
     }
 
+    /// Whether each window has the requests and the share of retries of each edge, of which some are ingress and some downstream.
+    fn has_series(&self) -> bool {
+        let edges = self.json["edges"].as_array().map_or(&[][..], Vec::as_slice);
+        let windows = self.json["windows"].as_array().map_or(&[][..], Vec::as_slice);
+        let has = |window: &Value, edge: &Value| {
+            let found = window["edges"].as_array().into_iter().flatten().find(|one| one["name"] == edge["name"]);
+            found.is_some_and(|one| one["requests"].is_u64() && one.get("retry_ratio").is_some())
+        };
+        ["ingress", "downstream"].iter().all(|role| edges.iter().any(|edge| edge["role"] == *role))
+            && !windows.is_empty()
+            && windows.iter().all(|window| edges.iter().all(|edge| has(window, edge)))
+    }
+
     /// The drill for the page, with the verdict that it should have.
     pub(crate) fn drill(&self, what: impl Into<String>, expected: &str) -> Drill {
         let lines = self.json["expectations"].as_array().into_iter().flatten().map(line).collect();
@@ -290,6 +308,7 @@ impl Outcome {
             expected: expected.to_owned(),
             verdict: self.verdict().to_owned(),
             lines,
+            has_series: self.has_series(),
         }
     }
 }

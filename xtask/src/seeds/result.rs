@@ -68,6 +68,9 @@ pub(crate) struct Drill {
     pub(crate) expected: String,
     pub(crate) verdict: String,
     pub(crate) lines: Vec<Line>,
+    /// Whether its result has requests at the ingress and downstream and the share of retries, in every window.
+    #[serde(skip)]
+    pub(crate) has_series: bool,
 }
 
 /// One expectation of a drill.
@@ -164,7 +167,14 @@ mod tests {
         section.count("calls", 3, "the log", 3);
         assert!(section.problems().is_empty());
         section.count("calls", 3, "the log", 4);
-        let drill = Drill { what: "x".into(), playbook: String::new(), expected: "pass".into(), verdict: "fail".into(), lines: Vec::new() };
+        let drill = Drill {
+            what: "x".into(),
+            playbook: String::new(),
+            expected: "pass".into(),
+            verdict: "fail".into(),
+            lines: Vec::new(),
+            has_series: true,
+        };
         section.drills.push(drill);
         section.wrong.push("a drill that did not end".into());
         assert_eq!(section.problems().len(), 3);

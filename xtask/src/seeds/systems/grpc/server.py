@@ -20,7 +20,7 @@ fail_always = threading.Event()
 
 def remaining(context):
     """Seconds until the caller's deadline, or None if it has none: gRPC then says so by a very large number."""
-    left = remaining(context)
+    left = context.time_remaining()
     return left if left is not None and left < 1e6 else None
 
 
