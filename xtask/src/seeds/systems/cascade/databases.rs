@@ -24,7 +24,8 @@ pub(super) struct Databases {
 pub(super) struct Counters {
     /// Selects, and settings of a connection.
     pub(super) commands: u64,
-    /// Connections that were one too many.
+    /// Connections that were one too many. MariaDB's `Connection_errors_max_connections` has only those that come to one more than the
+    /// limit and a spare one; it turns away the one in between after its login, and counts it as aborted alone.
     pub(super) turned_away: u64,
     /// Commands of Redis.
     pub(super) redis: u64,
@@ -102,7 +103,7 @@ impl Databases {
 
     /// Both servers' own counts. Redis has to answer.
     pub(super) fn counters(&self) -> Result<Counters> {
-        let names = "'Com_select', 'Com_set_option', 'Connection_errors_max_connections'";
+        let names = "'Com_select', 'Com_set_option', 'Aborted_connects'";
         let text = self.sql(&format!("show global status where Variable_name in ({names})"))?;
         let of = |name: &str| -> Result<u64> {
             let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
@@ -110,8 +111,8 @@ impl Databases {
         };
         Ok(Counters {
             commands: of("Com_select")? + of("Com_set_option")?,
-            turned_away: of("Connection_errors_max_connections")?,
-            redis: redis_calls(&self.redis_command(&["INFO", "commandstats"])?),
+            turned_away: of("Aborted_connects")?,
+            redis: redis_calls(&self.redis_command(&["INFO", "commandstats"])?, &self.redis_command(&["INFO", "errorstats"])?),
         })
     }
 
@@ -140,10 +141,23 @@ impl Service {
     }
 }
 
-/// The calls of all commands but `info`, which is this count's own.
-fn redis_calls(statistics: &str) -> u64 {
-    let lines = statistics.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
-    lines.filter(|(command, _)| *command != "info").filter_map(|(_, rest)| rest.split(',').next()?.parse::<u64>().ok()).sum()
+/// The calls of all commands but `info`, which is this count's own, and what was turned down before it was a call of any command: redis-py
+/// asks for subcommands that this Redis has not.
+fn redis_calls(commands: &str, errors: &str) -> u64 {
+    let mut sum = 0;
+    for (command, rest) in commands.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':')) {
+        if command != "info" {
+            sum += number(rest, "calls=");
+            // An error that is a call's own is among its calls already.
+            sum = sum.saturating_sub(number(rest, "failed_calls="));
+        }
+    }
+    let errors = errors.lines().filter_map(|line| line.strip_prefix("errorstat_")?.split_once(':'));
+    sum + errors.map(|(_, rest)| number(rest, "count=")).sum::<u64>()
+}
+
+fn number(fields: &str, key: &str) -> u64 {
+    fields.trim().split(',').find_map(|field| field.strip_prefix(key)?.parse().ok()).unwrap_or(0)
 }
 
 pub(super) fn redis_version() -> Result<String> {
@@ -168,8 +182,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_added_over_all_commands_but_info() {
-        let text = "# Commandstats\r\ncmdstat_get:calls=40,usec=90,usec_per_call=2.25\r\ncmdstat_client|setinfo:calls=2,usec=1\r\ncmdstat_info:calls=7,usec=1\r\n";
-        assert_eq!(redis_calls(text), 42);
+    fn what_was_no_command_is_counted_once_and_info_not_at_all() {
+        let commands = "# Commandstats\r\ncmdstat_get:calls=40,usec=90,rejected_calls=0,failed_calls=1\r\n\
+             cmdstat_client|id:calls=2,usec=1,rejected_calls=0,failed_calls=0\r\ncmdstat_info:calls=7,usec=1\r\n";
+        assert_eq!(redis_calls(commands, "# Errorstats\r\nerrorstat_ERR:count=4\r\n"), 40 - 1 + 2 + 4);
     }
 }
