@@ -35,7 +35,7 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
             .ingress("web", chain.port)
             .downstream("store", store.port)
             .window("1s")
-            .phases(["4s", "9s", "2s"])
+            .phases(["8s", "13s", "2s"])
             .expect("store amplification <= 1.2")
             .expect("store amplification <= 3 in every window")
             .run(scene, |moment| {
