@@ -2,7 +2,7 @@
 
 use aya_ebpf::bindings::__sk_buff;
 use stormdrill_wire::{
-    abi::{EdgeCounters, MAX_NAMED_EDGES, health, outcome, protocol},
+    abi::{EdgeCounters, EventHeader, MAX_NAMED_EDGES, health, outcome, protocol},
     conn::{Book, side},
     flow::Flow,
     read::Sink,
@@ -93,7 +93,7 @@ pub unsafe fn take_down<F: Fetch>(
         if note.kind == 0 || !count::wants_events(flags) || (*book).edge as usize >= MAX_NAMED_EDGES {
             return;
         }
-        let subject = Subject { kind: note.kind, index: note.index, status: note.status, flags: note.flags };
+        let subject = Subject { kind: note.kind, index: note.index, status: note.status, flags: note.flags | ended(book) };
         let sender = Sender { epoch, counters };
         if note.bare {
             sender.bare(book, subject);
@@ -103,6 +103,19 @@ pub unsafe fn take_down<F: Fetch>(
         let body = if note.body > here { here } else { note.body };
         let source = fetch((*flow).stretch.source);
         sender.piece(&source, book, subject, piece, body, &raw mut (*flow).stretch.scratch);
+    }
+}
+
+/// Which sides have ended, as flags of a record. By arithmetic: branches would be followed by the verifier.
+///
+/// # Safety
+/// `book` must point into a map.
+#[inline(always)]
+unsafe fn ended(book: *const Book) -> u8 {
+    // SAFETY: the caller's pointer.
+    unsafe {
+        ((*book).seen_out & Book::FIN) * (EventHeader::LOCAL_ENDED / Book::FIN)
+            | ((*book).seen_in & Book::FIN) * (EventHeader::PEER_ENDED / Book::FIN)
     }
 }
 
