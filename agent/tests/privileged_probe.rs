@@ -483,7 +483,7 @@ fn a_retransmitted_request_is_one_request() {
 fn sent_again(stream: &TcpStream) -> u32 {
     // SAFETY: plain numbers.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    let mut len = size_of_val(&info) as libc::socklen_t;
+    let mut len = libc::socklen_t::try_from(size_of_val(&info)).unwrap();
     // SAFETY: an option of an open socket, written to a structure of the length that is given.
     let got = unsafe { libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut len) };
     assert_eq!(got, 0);

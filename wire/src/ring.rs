@@ -2,6 +2,7 @@
 #![allow(
     clippy::cast_possible_wrap,
     clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
     reason = "differences of sequence numbers are signed, and a ring is small"
 )]
 //!

@@ -19,6 +19,7 @@ mod metastable;
 mod metrics;
 mod recoveries;
 mod samples;
+mod waits;
 
 /// Length of the builder's windows.
 pub(crate) const SECONDS: u64 = 10;

@@ -46,10 +46,16 @@ fn phase_order(edge: &Edge) -> Vec<&str> {
 /// One row for each fault.
 #[must_use]
 pub fn faults(run: &Run) -> Vec<[String; 5]> {
-    run.faults.iter().map(fault).collect()
+    run.faults.iter().map(|view| fault(view, &run.faults)).collect()
 }
 
-fn fault(fault: &FaultView) -> [String; 5] {
+fn fault(fault: &FaultView, all: &[FaultView]) -> [String; 5] {
+    // Requests do not say which of two faults at the same time they felt.
+    let together = all.iter().filter(|other| {
+        let ends = |one: &FaultView| one.removed_ns.unwrap_or(u64::MAX);
+        other.packets_hit > 0 && other.applied_ns < ends(fault) && fault.applied_ns < ends(other)
+    });
+    let is_one_of_several = together.count() > 1;
     let things = if fault.kind == "http_status" { "answers" } else { "packets" };
     let share = if fault.packets_selected == 0 {
         String::new()
@@ -63,6 +69,7 @@ fn fault(fault: &FaultView) -> [String; 5] {
         format!("{} of {} {things}{share}", fault.packets_hit, fault.packets_selected),
         match (fault.removed_ns, fault.effective) {
             (None, _) => "removal not confirmed".to_owned(),
+            (Some(_), true) if is_one_of_several => "yes, by all together".to_owned(),
             (Some(_), true) => "yes".to_owned(),
             (Some(_), false) => "no".to_owned(),
         },

@@ -142,6 +142,22 @@ fn phases_sum_their_windows() {
 }
 
 #[test]
+fn what_faults_at_the_same_time_did_is_not_told_apart() {
+    let felt = |result: &DrillResult| {
+        let run = json::read_run(&json::run(result)).unwrap();
+        super::rows::faults(&run).iter().map(|row| row[4].clone()).collect::<Vec<String>>()
+    };
+    let mut two = result();
+    assert_eq!(felt(&two), ["yes"]);
+    two.faults.push(two.faults[0].clone());
+    assert_eq!(felt(&two), ["yes, by all together", "yes, by all together"]);
+    // One after the other.
+    two.faults[1].applied_ns = two.faults[0].removed_ns.unwrap() + 1;
+    two.faults[1].removed_ns = Some(u64::MAX);
+    assert_eq!(felt(&two), ["yes", "yes"]);
+}
+
+#[test]
 fn what_is_unknown_is_null() {
     let mut silent = result();
     for window in &mut silent.windows {

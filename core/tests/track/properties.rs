@@ -114,6 +114,7 @@ fn sorted(mut windows: Vec<Window>) -> Vec<Window> {
     for edge in windows.iter_mut().flat_map(|window| &mut window.edges) {
         edge.latency_ns.sort_unstable();
         edge.failure_latency_ns.sort_unstable();
+        edge.waited_ns.sort_unstable();
     }
     windows
 }

@@ -114,8 +114,8 @@ pub unsafe fn take_down<F: Fetch>(
 unsafe fn ended(book: *const Book) -> u8 {
     // SAFETY: the caller's pointer.
     unsafe {
-        ((*book).seen_out & Book::FIN) * (EventHeader::LOCAL_ENDED / Book::FIN)
-            | ((*book).seen_in & Book::FIN) * (EventHeader::PEER_ENDED / Book::FIN)
+        let (local, peer) = ((*book).seen_out & Book::FIN, (*book).seen_in & Book::FIN);
+        local * (EventHeader::LOCAL_ENDED / Book::FIN) + peer * (EventHeader::PEER_ENDED / Book::FIN)
     }
 }
 
