@@ -148,7 +148,7 @@ fn phases_sum_their_windows() {
 fn what_faults_at_the_same_time_did_is_not_told_apart() {
     let felt = |result: &DrillResult| {
         let run = json::read_run(&json::run(result)).unwrap();
-        super::rows::faults(&run).iter().map(|row| row[4].clone()).collect::<Vec<String>>()
+        super::rows::faults(&run).iter().map(|row| row[5].clone()).collect::<Vec<String>>()
     };
     let mut two = result();
     assert_eq!(felt(&two), ["yes"]);
