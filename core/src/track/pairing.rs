@@ -235,7 +235,8 @@ impl Connections {
     /// The connection ended.
     pub(crate) fn closed(&mut self, place: Place, how: Close, books: &mut Books) {
         self.begin_streams(place.conn, books);
-        let Some(edge) = self.open.get(&place.conn.0).map(|connection| connection.edge) else { return };
+        let Some(connection) = self.open.get_mut(&place.conn.0) else { return };
+        let edge = connection.edge;
         let requester_reset = books.role(edge).is_some_and(|role| match role {
             Role::Ingress => how == Close::PeerReset,
             Role::Downstream => how == Close::LocalReset,
@@ -245,7 +246,6 @@ impl Connections {
                 books.end(&attempt, Outcome::Failed(Failure::ClientAbort), at_ns);
             }
         }
-        let Some(connection) = self.open.get_mut(&place.conn.0) else { return };
         if let Some(partial) = connection.partial.take() {
             if partial.may_lack_its_end() {
                 self.begin(place, &partial, books);
