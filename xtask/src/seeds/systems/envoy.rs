@@ -166,12 +166,7 @@ fn policy(scene: &Scene, section: &mut Section) -> Result<()> {
             Ok(())
         })?;
     let retries = outcome.evidence("store", "fault", "marker")?;
-    section.count(
-        "calls of the store, 80 requests of which 40 fail",
-        outcome.all_requests("store"),
-        "the store's access log",
-        store.entries()?.len() as u64,
-    );
+    store.compare_calls(section, "calls of the store, 80 requests of which 40 fail", &outcome)?;
     section.count("the same", outcome.all_requests("store"), "upstream_rq_total", envoy.counter("cluster.store.upstream_rq_total")?);
     section.count("retries, by x-envoy-attempt-count", retries, "upstream_rq_retry", envoy.counter("cluster.store.upstream_rq_retry")?);
     section.count(
@@ -286,12 +281,7 @@ fn retry_after(scene: &Scene, section: &mut Section) -> Result<()> {
                 Ok(())
             })?;
         let what = if obeys { "Retry-After obeyed" } else { "Retry-After not read" };
-        section.count(
-            format!("calls of the store, {what}"),
-            outcome.all_requests("store"),
-            "the store's access log",
-            store.entries()?.len() as u64,
-        );
+        store.compare_calls(section, format!("calls of the store, {what}"), &outcome)?;
         section.count(
             format!("retries, by x-envoy-attempt-count, {what}"),
             outcome.all("store", "/retries/marker"),

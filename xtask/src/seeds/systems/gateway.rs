@@ -85,12 +85,7 @@ impl Rig {
     fn count(&self, section: &mut Section, outcome: &Outcome, what: &str) -> Result<u64> {
         let attempts = self.gateway.entries()?.iter().map(nginx::Entry::attempts).sum();
         section.count(format!("nginx's tries, {what}"), outcome.all_requests("service"), "$upstream_status in nginx's log", attempts);
-        section.count(
-            format!("calls of the store, {what}"),
-            outcome.all_requests("store"),
-            "the store's access log",
-            self.store.entries()?.len() as u64,
-        );
+        self.store.compare_calls(section, format!("calls of the store, {what}"), outcome)?;
         outcome.requests("store", "fault")
     }
 

@@ -102,12 +102,7 @@ fn answers(scene: &Scene, section: &mut Section) -> Result<()> {
         let retried: u64 =
             haproxy.process.stop()?.lines().filter_map(|line| line.strip_prefix("rc=")?.trim_start_matches('+').parse::<u64>().ok()).sum();
         let what = format!("{label}, {method}");
-        section.count(
-            format!("calls of the store, {what}"),
-            outcome.all_requests("store"),
-            "the store's access log",
-            store.entries()?.len() as u64,
-        );
+        store.compare_calls(section, format!("calls of the store, {what}"), &outcome)?;
         section.count(
             format!("retries, {what}"),
             outcome.all_requests("store") - outcome.all_requests("web"),
@@ -176,12 +171,7 @@ fn refused(scene: &Scene, section: &mut Section) -> Result<()> {
             "wretr, wredis and econ of HAProxy's statistics",
             retried + moved + given_up,
         );
-        section.count(
-            format!("calls of the server that listens, {label}"),
-            outcome.all_requests("store"),
-            "the store's access log",
-            store.entries()?.len() as u64,
-        );
+        store.compare_calls(section, format!("calls of the server that listens, {label}"), &outcome)?;
         let took = |key: &str| client["latency_ms"][key].as_f64().unwrap_or_default();
         table.row([
             label.to_owned(),
