@@ -146,6 +146,8 @@ fn judged(playbook: &Playbook, outcome: Outcome, load: Option<LoadHealth>, id: S
     let result = DrillResult {
         id,
         playbook: playbook.name.clone(),
+        description: playbook.description.clone(),
+        guards: playbook.guards.iter().map(|guard| guard.text.clone()).collect(),
         host: host::name(),
         kernel: host::kernel(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

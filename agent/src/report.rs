@@ -6,4 +6,6 @@ pub mod progress;
 
 pub mod chart;
 
+pub mod table;
+
 pub mod terminal;

@@ -175,7 +175,7 @@ impl Expected {
         };
         match &event.kind {
             ProbeEventKind::RequestHead { index, piece } => note.kind == kind::REQUEST && *index == note.index && is_piece(piece),
-            ProbeEventKind::ResponseHead { index, status, piece } => {
+            ProbeEventKind::ResponseHead { index, status, piece, .. } => {
                 note.kind == kind::RESPONSE && (*index, *status) == (note.index, note.status) && is_piece(piece)
             }
             ProbeEventKind::TurnedAway { piece } => note.kind == kind::TURNED_AWAY && is_piece(piece),

@@ -9,7 +9,7 @@ mod lab;
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -199,7 +199,7 @@ fn heads_arrive_whole_with_their_index_and_status() {
             for event in &mine {
                 let (key, code, piece) = match &event.kind {
                     ProbeEventKind::RequestHead { index, piece } => ((true, *index), 0, piece),
-                    ProbeEventKind::ResponseHead { index, status, piece } => ((false, *index), *status, piece),
+                    ProbeEventKind::ResponseHead { index, status, piece, .. } => ((false, *index), *status, piece),
                     _ => continue,
                 };
                 let head = heads.entry(key).or_default();
@@ -336,7 +336,10 @@ fn ends_and_failures_are_told_apart() {
             wait_until("both ends are closed", || {
                 count(probe, WEB).connections_closed > before[0] && count(probe, API).connections_closed > before[1]
             });
-            let mut found = events(probe)
+            let events = events(probe);
+            // Nobody is answered here who had not ended his side.
+            assert!(events.iter().all(|e| !matches!(e.kind, ProbeEventKind::ResponseHead { requester_ended: false, .. })), "{events:?}");
+            let mut found = events
                 .into_iter()
                 .filter_map(|e| match e.kind {
                     ProbeEventKind::Closed { how } => Some((e.edge, how)),
@@ -369,6 +372,26 @@ fn ends_and_failures_are_told_apart() {
             drop(client);
         });
         assert_eq!(reset, [(WEB, Close::LocalReset), (API, Close::PeerReset)]);
+
+        // The client is gone, and the server answers all the same.
+        let gone = closes(&mut probe, &|client, server| {
+            drop(client);
+            let _ = (&server).read(&mut [0; 4096]);
+            (&server).write_all(OK.as_bytes()).unwrap();
+            wait_until("the answer is reset", || (&server).write(b"x").is_err());
+            drop(server);
+        });
+        assert_eq!(gone, [(WEB, Close::PeerReset), (API, Close::Local)]);
+        // The client asks no more, and reads the answer.
+        let asks_no_more = closes(&mut probe, &|client, server| {
+            client.shutdown(Shutdown::Write).unwrap();
+            let _ = (&server).read(&mut [0; 4096]);
+            (&server).write_all(OK.as_bytes()).unwrap();
+            (&client).read_exact(&mut vec![0; OK.len()]).unwrap();
+            drop(server);
+            let _ = (&client).read(&mut [0; 4096]);
+        });
+        assert_eq!(asks_no_more, [(WEB, Close::Peer), (API, Close::Local)]);
 
         assert!(TcpStream::connect(&address).is_err());
         assert_eq!(count(&mut probe, API).connect_failures, 1);
@@ -415,6 +438,7 @@ fn a_retransmitted_request_is_one_request() {
     in_namespace(|| {
         let peer = Peer::new();
         let mut probe = attach(&both_ends(PORT));
+        let (tell, told) = std::sync::mpsc::channel();
         let server = thread::spawn({
             let (ready, is_ready) = std::sync::mpsc::channel();
             let job = move || {
@@ -425,6 +449,8 @@ fn a_retransmitted_request_is_one_request() {
                     stream.read_exact(&mut vec![0; GET.len()]).unwrap();
                     stream.write_all(OK.as_bytes()).unwrap();
                 }
+                wait_until("the client is done", || stream.read(&mut [0]).unwrap() == 0);
+                tell.send(sent_again(&stream)).unwrap();
             };
             let serving = move || peer.run(job);
             let handle = thread::spawn(serving);
@@ -441,14 +467,27 @@ fn a_retransmitted_request_is_one_request() {
         wait_until("the request is sent again", || count(&mut probe, API).tcp_retransmits >= 2);
         run("ip", &["neigh", "replace", "10.9.0.2", "lladdr", &address, "dev", "v0", "nud", "permanent"]);
         client.read_exact(&mut vec![0; OK.len()]).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
         server.join().unwrap();
         for edge in [WEB, API] {
             let counts = count(&mut probe, edge);
             assert_eq!((counts.requests, counts.responses), (2, 2), "{edge:?}");
             assert_eq!(counts.request_bytes, 2 * GET.len() as u64);
         }
-        assert_eq!(count(&mut probe, WEB).tcp_retransmits, 0);
+        // The server's side has lost nothing; on a busy machine it may have sent something again all the same.
+        assert_eq!(count(&mut probe, WEB).tcp_retransmits, u64::from(told.recv().unwrap()));
     });
+}
+
+/// Segments that the kernel says it has sent again on a connection.
+fn sent_again(stream: &TcpStream) -> u32 {
+    // SAFETY: plain numbers.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = libc::socklen_t::try_from(size_of_val(&info)).unwrap();
+    // SAFETY: an option of an open socket, written to a structure of the length that is given.
+    let got = unsafe { libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut len) };
+    assert_eq!(got, 0);
+    info.tcpi_total_retrans
 }
 
 /// nginx as a gateway before another one, with keep-alive between them; each counts on its own.
@@ -566,6 +605,6 @@ fn a_cgroup_that_is_not_there_is_named() {
 fn the_verifier_is_far_from_its_limit() {
     let probe = attach(&both_ends(PORT));
     for (program, instructions) in probe.verified() {
-        assert!(instructions < 800_000, "{program}: {instructions} instructions verified");
+        assert!(instructions < 400_000, "{program}: {instructions} instructions verified");
     }
 }

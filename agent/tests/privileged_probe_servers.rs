@@ -20,6 +20,10 @@ fn redis_counts_the_same_commands() {
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "::1", "--save", "", "--dir"]).arg(dir.path());
         let server = Server::start(&mut command, dir, port);
+        // It listens on one address a moment before the other.
+        lab::wait_until("Redis listens on both", || {
+            ["127.0.0.1", "::1"].iter().all(|address| TcpStream::connect((*address, port)).is_ok())
+        });
         let mut before: Vec<TcpStream> = ["127.0.0.1", "::1"].iter().map(|address| TcpStream::connect((*address, port)).unwrap()).collect();
         for stream in &mut before {
             ask(stream, "PING\r\n", "+PONG\r\n");

@@ -15,7 +15,7 @@ fn xtask() -> PathBuf {
     program
 }
 
-/// Ends well only if every drill had its verdict and all counts are equal.
+/// Ends well only if every drill had its verdict and all counts are equal; without a drill and a count it does not.
 fn drill(system: &str) {
     let output = Command::new(xtask()).args(["seeds", "--short", "--no-build", "--only", system]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -34,6 +34,16 @@ fn nginx_and_its_services_multiply_and_its_log_has_as_many_tries() {
 #[test]
 fn envoys_retries_are_told_by_its_marker() {
     drill("envoy");
+}
+
+#[test]
+fn haproxys_retries_are_those_of_its_log() {
+    drill("haproxy");
+}
+
+#[test]
+fn grpcs_retries_are_told_by_its_marker() {
+    drill("grpc");
 }
 
 #[test]

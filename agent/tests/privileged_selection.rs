@@ -217,6 +217,44 @@ fn a_rate_holds_within_five_percent_with_whatever_the_kernel_has() {
 }
 
 #[test]
+fn a_rate_passes_the_largest_packets_of_the_interface_and_is_missed_when_its_device_goes() {
+    if !capability::try_one(Capability::Tbf).works() && !capability::try_one(Capability::Netem).works() {
+        return;
+    }
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        run("ip", &["link", "set", "v0", "mtu", "9000"]);
+        peer.run(|| run("ip", &["link", "set", "v1", "mtu", "9000"]));
+        let before = settled();
+        // A hundredth of a second's is a seventh of a packet.
+        let mut fault = apply(state.path(), towards(slow_rate(), Select::default()), peer_edge(Some(9999)));
+        let receiver = peer.run(|| UdpSocket::bind("10.9.0.2:9999").unwrap());
+        receiver.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let sender = UdpSocket::bind("10.9.0.1:0").unwrap();
+        for size in [1000, 5000, 8900] {
+            sender.send_to(&vec![0; size], "10.9.0.2:9999").unwrap();
+            lab::while_renewing(&mut [&mut fault], || assert_eq!(receiver.recv(&mut [0; 9000]).unwrap(), size));
+        }
+        drop(receiver);
+        assert!(fault.is_in_place().unwrap());
+        // The filter stays, and drops what it selects.
+        let links = run("ip", &["-o", "link", "show", "type", "ifb"]);
+        let ifb = links.split(": ").nth(1).unwrap();
+        run("ip", &["link", "del", ifb]);
+        assert!(!fault.is_in_place().unwrap());
+        let removal = fault.remove_blocking();
+        assert!(removal.error.is_none(), "{:?}", removal.error);
+        assert_eq!(dump(), before);
+    });
+}
+
+/// 125 kB a second.
+fn slow_rate() -> FaultKind {
+    FaultKind::Rate(RateLimit { bytes_per_second: 125_000, overhead: 0, cell_size: 0, cell_overhead: 0 })
+}
+
+#[test]
 fn a_rate_and_a_loss_on_the_same_packets_need_netem() {
     if capability::try_one(Capability::Netem).works() {
         return;

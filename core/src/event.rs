@@ -69,6 +69,8 @@ pub enum ProbeEventKind {
         /// HTTP's status code, 100 to 999, where interim 1xx (save 101) never appear. Of protocols without such codes,
         /// [`ANSWERED`] or [`ANSWERED_ERROR`].
         status: u16,
+        /// The requester had ended its side before. Either it is gone, and resets what still comes, or it only asks no more.
+        requester_ended: bool,
         /// The piece.
         piece: HeadPiece,
     },

@@ -16,6 +16,8 @@ mod windows;
 
 mod sample;
 
+mod times;
+
 mod measure;
 
 mod limit;

@@ -11,7 +11,7 @@ pub mod host;
 
 mod notes;
 
-mod parameters;
+pub(crate) mod parameters;
 
 mod selection;
 

@@ -16,7 +16,7 @@ pub mod cascade;
 
 pub mod compare;
 
-mod markup;
+pub mod markup;
 
 pub mod markdown;
 

@@ -12,6 +12,10 @@ pub struct DrillResult {
     pub id: String,
     /// Name of the playbook.
     pub playbook: String,
+    /// What the playbook says of itself.
+    pub description: Option<String>,
+    /// Its guards, as they were written.
+    pub guards: Vec<String>,
     /// Host name.
     pub host: String,
     /// Kernel release.

@@ -67,7 +67,7 @@ use crate::retry::fingerprint;
 use crate::retry::marker::MarkerHeader;
 use crate::track::books::Books;
 use crate::track::order::Order;
-use crate::track::pairing::{Connections, Place, THIS_HOST};
+use crate::track::pairing::{Connections, Place, Reply, THIS_HOST};
 use crate::track::roster::Listed;
 use crate::track::stats::TrackStats;
 use crate::window::{KernelWindow, Window};
@@ -307,8 +307,8 @@ impl Tracker {
             ProbeEventKind::Upgraded { index } => self.connections.upgraded(place, index, books),
             ProbeEventKind::TurnedAway { piece } => self.connections.turned_away(place, &piece, books),
             ProbeEventKind::RequestHead { index, piece } => self.connections.request(place, index, &piece, books),
-            ProbeEventKind::ResponseHead { index, status, piece } => {
-                self.connections.response(place, index, status, &piece, books);
+            ProbeEventKind::ResponseHead { index, status, requester_ended, piece } => {
+                self.connections.response(place, Reply { index, status, requester_ended }, &piece, books);
             }
             ProbeEventKind::Closed { how } => {
                 self.connections.closed(place, how, books);

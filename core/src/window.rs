@@ -273,6 +273,9 @@ pub struct EdgeWindow {
     pub latency_ns: Vec<u64>,
     /// Time to the failure of each failed attempt, nanoseconds, unsorted.
     pub failure_latency_ns: Vec<u64>,
+    /// For how long attempts were waited for that had no answer, and of which nobody said that they failed: those that the requester gave up,
+    /// and those that were still open when the window was finalised. Nanoseconds, unsorted.
+    pub waited_ns: Vec<u64>,
     /// Most attempts seen of one logical request that had an attempt in this window.
     pub attempts_max: u32,
     /// Failed connects by reason.

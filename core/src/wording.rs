@@ -34,6 +34,26 @@ pub(crate) fn excerpt(text: &str) -> String {
     out
 }
 
+/// Whether a character acts on what is around it instead of being seen: a control character, or one that turns the direction of writing.
+pub(crate) fn acts_unseen(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{061C}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FEFF}')
+}
+
+/// So many decimals, and of a small number as many more as its first two digits need.
+pub(crate) fn decimals(value: f64, usual: usize) -> String {
+    // More than any measurement has; it also bounds what a result from elsewhere can ask for.
+    const MOST: usize = 15;
+    let needed = (0..=MOST).find(|decimals| value.abs() * 10_f64.powi(i32::try_from(*decimals).unwrap_or(0)) >= 9.95).unwrap_or(MOST);
+    if value == 0.0 || !value.is_finite() || needed <= usual {
+        return format!("{value:.usual$}");
+    }
+    let text = format!("{value:.needed$}");
+    let kept = text.trim_end_matches('0');
+    let least = text.find('.').map_or(text.len(), |point| point + 1 + usual);
+    let end = kept.len().max(least);
+    text.get(..end).unwrap_or(&text).trim_end_matches('.').to_owned()
+}
+
 /// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
@@ -57,6 +77,24 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_numbers_keep_two_digits() {
+        for (value, usual, want) in [
+            (0.04, 1, "0.04"),
+            (0.05, 1, "0.05"),
+            (0.000_432_1, 3, "0.00043"),
+            (0.0, 1, "0.0"),
+            (12.34, 1, "12.3"),
+            (0.5, 1, "0.5"),
+            (0.25, 1, "0.25"),
+            (-0.012, 1, "-0.012"),
+            (99.96, 1, "100.0"),
+            (f64::NAN, 1, "NaN"),
+        ] {
+            assert_eq!(decimals(value, usual), want, "{value}");
+        }
+    }
 
     #[test]
     fn slips_are_found_and_strangers_are_not() {

@@ -280,6 +280,10 @@ impl EventHeader {
     pub const FROM_SERVER: u8 = 8;
     /// HTTP/2: the connection was joined in its middle: the decoder's table is not known.
     pub const JOINED_LATE: u8 = 16;
+    /// This host had ended its side of the connection, with a FIN. Of heads.
+    pub const LOCAL_ENDED: u8 = 32;
+    /// The peer had.
+    pub const PEER_ENDED: u8 = 64;
 }
 
 /// Both ends of a connection; IPv4 as IPv4-mapped.

@@ -3,6 +3,8 @@
 //! No standard library, no allocation, no panic: the same code is compiled into the kernel programs, tested on the host
 //! and fuzzed there.
 #![cfg_attr(not(test), no_std)]
+// See `ring::hide`.
+#![cfg_attr(target_arch = "bpf", feature(asm_experimental_arch))]
 
 pub mod abi;
 pub mod conn;

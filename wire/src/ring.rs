@@ -2,6 +2,7 @@
 #![allow(
     clippy::cast_possible_wrap,
     clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
     reason = "differences of sequence numbers are signed, and a ring is small"
 )]
 //!
@@ -84,9 +85,7 @@ impl Ranges {
         let mut end = mark;
         while at < STRETCHES {
             let (first, last) = self.all[at];
-            if (first.wrapping_sub(mark) as i32) <= 0 && (last.wrapping_sub(end) as i32) > 0 {
-                end = last;
-            }
+            end = choose(!is_beyond(first, mark) & is_beyond(last, end), last, end);
             at += 1;
         }
         end
@@ -100,9 +99,7 @@ impl Ranges {
         let mut next = seq;
         while at < STRETCHES {
             let (first, last) = self.all[at];
-            if (first.wrapping_sub(mark) as i32) > 0 && (first.wrapping_sub(next) as i32) < 0 && first != last {
-                next = first;
-            }
+            next = choose(is_beyond(first, mark) & is_beyond(next, first) & differ(first, last), first, next);
             at += 1;
         }
         next
@@ -116,11 +113,50 @@ impl Ranges {
         let mut any = 0;
         while at < STRETCHES {
             let (first, last) = self.all[at];
-            any |= ((last.wrapping_sub(mark) as i32) > 0 && first != last) as u32;
+            any |= is_beyond(last, mark) & differ(first, last);
             at += 1;
         }
         any == 0
     }
+}
+
+/// All ones if `seq` comes after `other`, else zero. By arithmetic, here and below, and not by a branch: the verifier would follow both
+/// ways of each of a ring's stretches to the end.
+#[inline(always)]
+fn is_beyond(seq: u32, other: u32) -> u32 {
+    is_positive(seq.wrapping_sub(other) as i32 as i64)
+}
+
+/// All ones if the two are not the same.
+#[inline(always)]
+fn differ(one: u32, other: u32) -> u32 {
+    is_positive((one ^ other) as i64)
+}
+
+/// `one` where the mask has ones, `other` where it has zeroes.
+#[inline(always)]
+const fn choose(mask: u32, one: u32, other: u32) -> u32 {
+    other ^ ((other ^ one) & mask)
+}
+
+/// All ones if the number, which is far from overflowing, is above zero. The compiler sees neither the number nor the mask for what it is: it would make
+/// a branch of it again.
+#[inline(always)]
+fn is_positive(number: i64) -> u32 {
+    hide(hide(number).wrapping_neg() >> 63) as u32
+}
+
+/// A number of which the compiler knows nothing.
+#[inline(always)]
+fn hide(number: i64) -> i64 {
+    #[cfg(target_arch = "bpf")]
+    let number = {
+        let mut number = number;
+        // SAFETY: a move onto itself.
+        unsafe { core::arch::asm!("{0} = {0}", inout(reg) number, options(pure, nomem, nostack, preserves_flags)) };
+        number
+    };
+    number
 }
 
 #[cfg(test)]

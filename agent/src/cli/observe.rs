@@ -131,6 +131,8 @@ fn observe(edges: &[EdgeSpec], args: &super::Observe, state_dir: &Path) -> Resul
     let result = DrillResult {
         id: host::drill_id(),
         playbook: String::new(),
+        description: None,
+        guards: Vec::new(),
         host: host::name(),
         kernel: host::kernel(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

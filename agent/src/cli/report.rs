@@ -12,6 +12,7 @@ use thiserror::Error;
 use super::output;
 use crate::diagnostic::Style;
 use crate::exit::Exit;
+use crate::report::table::{Width, table};
 use crate::report::{log, terminal};
 
 /// How a result is shown.
@@ -41,13 +42,13 @@ impl Format {
 
     /// The result in this format.
     pub(super) fn render(self, run: &Run) -> String {
-        self.render_in(run, Style::Plain)
+        self.render_in(run, Style::Plain, Width::USUAL)
     }
 
-    /// The same for a reader who may see colours; only the text has some.
-    pub(super) fn render_in(self, run: &Run, style: Style) -> String {
+    /// The same for a reader who may see colours, and so many columns; only the text knows of either.
+    pub(super) fn render_in(self, run: &Run, style: Style, width: Width) -> String {
         match self {
-            Self::Text => terminal::render(run, style),
+            Self::Text => terminal::render(run, style, width),
             Self::Json => json::write_run(run),
             Self::Junit => junit::render(run),
             Self::Markdown => markdown::render(run),
@@ -79,8 +80,8 @@ impl ReportError {
 pub(super) fn report(result: &Path, format: Format, output: Option<&Path>) -> Exit {
     finish(read(result).and_then(|run| {
         let path = output.unwrap_or(Path::new("-"));
-        let style = if output.is_some() { Style::Plain } else { Style::of_stdout() };
-        output::write(path, &format.render_in(&run, style)).map_err(|source| ReportError::Write { path: path.to_owned(), source })
+        let (style, width) = if output.is_some() { (Style::Plain, Width::USUAL) } else { (Style::of_stdout(), Width::of_stdout()) };
+        output::write(path, &format.render_in(&run, style, width)).map_err(|source| ReportError::Write { path: path.to_owned(), source })
     }))
 }
 
@@ -88,8 +89,8 @@ pub(super) fn report(result: &Path, format: Format, output: Option<&Path>) -> Ex
 pub(super) fn compare(before: &Path, after: &Path) -> Exit {
     finish(read(before).and_then(|before| {
         let after = read(after)?;
-        let rows = compare::rows(&before, &after);
-        let table = terminal::table(&compare::HEADS, rows.iter().map(compare::Row::cells));
+        let rows = compare::rows(&before.printable(), &after.printable());
+        let table = table(&compare::HEADS, rows.iter().map(compare::Row::cells), Width::of_stdout());
         output::stdout(&format!("{}\n", terminal::paint_changes(&table, Style::of_stdout())));
         Ok(())
     }))

@@ -18,6 +18,7 @@ use crate::drill::{self, Carried, DrillError};
 use crate::exit::Exit;
 use crate::fault::spared::Spared;
 use crate::playbook_file;
+use crate::report::table::Width;
 use crate::report::{log, progress};
 use crate::signals;
 
@@ -80,7 +81,7 @@ fn drill(playbook: &Playbook, args: &super::Run, state_dir: &Path) -> Result<Exi
 
 fn deliver(run: &json::Run, args: &super::Run) -> Result<(), RunError> {
     if args.json.as_deref() != Some(Path::new("-")) {
-        output::stdout(&Format::Text.render_in(run, Style::of_stdout()));
+        output::stdout(&Format::Text.render_in(run, Style::of_stdout(), Width::of_stdout()));
     }
     if let Some(path) = &args.json {
         write(path, &Format::Json.render(run))?;

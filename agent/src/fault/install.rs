@@ -284,12 +284,14 @@ impl Installed {
         Ok(())
     }
 
-    /// Whether the filter is still where it was put; somebody else may have taken it out.
+    /// Whether the filter, and what it sends packets through, are still where they were put; somebody else may have taken them out. A filter whose ifb is
+    /// gone drops all that it selects.
     ///
     /// # Errors
-    /// When the filters cannot be read.
+    /// When the filters or the qdiscs cannot be read.
     pub(crate) fn is_in_place(&mut self) -> Result<bool, InstallError> {
-        Ok(is_there(&mut self.netlink, &self.record)?)
+        let has_carrier = self.ifb.is_none() || self.netem()?.is_some();
+        Ok(has_carrier && is_there(&mut self.netlink, &self.record)?)
     }
 
     /// Takes everything out and reads back that it is gone. Doing it twice is success.

@@ -7,7 +7,8 @@
 //! namespace its owner's number belongs to.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -193,12 +194,14 @@ pub(crate) fn read_all(state_dir: &Path) -> Result<Vec<Entry>, JournalError> {
 /// Reads one; `None` if its drill has just removed it.
 fn read(path: PathBuf, name: Name) -> Result<Option<Entry>, JournalError> {
     let failed = |source: io::Error| JournalError::File { verb: "read", path: path.clone(), source };
-    let file = match File::open(&path) {
+    // What is no file, as a FIFO, must not be waited for.
+    let mut file = match File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path) {
         Ok(file) => file,
         Err(gone) if gone.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(failed(source)),
     };
-    let record = fs::read(&path).map_err(failed).and_then(|text| parse(&text, &path, name));
+    let mut text = Vec::new();
+    let record = file.read_to_end(&mut text).map_err(failed).and_then(|_| parse(&text, &path, name));
     // Shared, so that two readers do not take each other for the owner.
     let is_alive = match (file.try_lock_shared(), &record) {
         (Err(TryLockError::WouldBlock), _) => true,

@@ -9,6 +9,7 @@ const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
 const RTM_GETLINK: u16 = 18;
 const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
 const IFLA_TXQLEN: u16 = 13;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
@@ -32,6 +33,8 @@ pub struct Link {
     pub kind: Option<String>,
     /// Whether it is a loopback device.
     pub is_loopback: bool,
+    /// Its largest packet without the link's header, bytes.
+    pub mtu: u32,
 }
 
 impl Link {
@@ -57,10 +60,11 @@ pub(crate) fn list(netlink: &mut Netlink) -> Result<Vec<Link>, NetlinkError> {
         let hardware = body.get(2..4).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes).ok_or_else(malformed)?;
         let index = u32_at(&body, 4).ok_or_else(malformed)?;
         let flags = u32_at(&body, 8).ok_or_else(malformed)?;
-        let mut link = Link { index, name: String::new(), hardware, kind: None, is_loopback: flags & IFF_LOOPBACK != 0 };
+        let mut link = Link { index, name: String::new(), hardware, kind: None, is_loopback: flags & IFF_LOOPBACK != 0, mtu: 0 };
         for attribute in Attributes::new(body.get(16..).ok_or_else(malformed)?) {
             match attribute.map_err(|_| malformed())? {
                 (IFLA_IFNAME, value) => link.name = text(value),
+                (IFLA_MTU, value) => link.mtu = u32_at(value, 0).ok_or_else(malformed)?,
                 (IFLA_LINKINFO, value) => {
                     link.kind = Attributes::new(value).find(IFLA_INFO_KIND).map_err(|_| malformed())?.map(text);
                 }

@@ -106,18 +106,14 @@ fn require(fault: &'static str, capability: Capability) -> Result<(), FaultError
 ///
 /// # Errors
 /// When a distribution table cannot be read.
-pub(crate) fn carrier<'a>(
-    specs: impl IntoIterator<Item = &'a FaultSpec>,
-    backend: Backend,
-    is_loopback: bool,
-) -> Result<Carrier, FaultError> {
+pub(crate) fn carrier<'a>(specs: impl IntoIterator<Item = &'a FaultSpec>, backend: Backend, mtu: u32) -> Result<Carrier, FaultError> {
     let mut netem = Netem::default();
     for spec in specs {
         match (&spec.kind, backend) {
             (FaultKind::Loss { share }, Backend::EbpfDrop) => return Ok(Carrier::Drop { threshold: share::units(*share) }),
             (FaultKind::Partition, Backend::EbpfDrop) => return Ok(Carrier::Drop { threshold: share::units(1.0) }),
             (FaultKind::Rate(limit), Backend::Tbf) => {
-                return Ok(Carrier::Tbf(Tbf { bytes_per_second: limit.bytes_per_second, is_loopback }));
+                return Ok(Carrier::Tbf(Tbf { bytes_per_second: limit.bytes_per_second, mtu }));
             }
             (FaultKind::HttpStatus { status, share }, _) => {
                 // A fresh seed: two drills do not spoil the same responses.
@@ -229,7 +225,7 @@ mod tests {
             vec![spec(&delay, Tuning { limit: Some(7), ..plain.clone() }), spec(&rate, Tuning { limit: Some(9), ..plain })],
         ] {
             let planned = queue::limit_of(&specs.iter().collect::<Vec<_>>());
-            match carrier(&specs, Backend::Netem, false) {
+            match carrier(&specs, Backend::Netem, 1500) {
                 Ok(Carrier::Netem(netem)) => assert_eq!(netem.queue_limit(), planned, "{specs:?}"),
                 other => panic!("{other:?}"),
             }

@@ -239,7 +239,7 @@ impl Plane {
             for hook in hooks_of(&specs, edge, link.is_loopback) {
                 // Alone, a fault is on all of its hooks; http_status's are not its direction's.
                 let here = specs.iter().filter(|spec| specs.len() == 1 || is_on(spec, hook));
-                let carrier = carrier(here, backend, link.is_loopback)?;
+                let carrier = carrier(here, backend, link.mtu)?;
                 let selection = match first.kind {
                     FaultKind::HttpStatus { .. } => Selection::of_answers(edge),
                     _ => Selection::of_edge(edge, hook),

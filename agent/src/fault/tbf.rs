@@ -7,10 +7,10 @@ const TCA_TBF_RATE64: u16 = 4;
 const TCA_TBF_BURST: u16 = 6;
 /// Sizes are counted as they are, without a table of ours.
 const LINKLAYER_ETHERNET: u8 = 1;
-/// Least burst: two full Ethernet frames. A packet that is larger than the burst is dropped, unless it can be cut.
+/// Least burst: two full Ethernet frames.
 const LEAST_BURST: u32 = 3200;
-/// A burst that the largest packet of loopback fits into.
-const LOOPBACK_BURST: u32 = 66_000;
+/// More than a link's header and its tags, which its MTU does not count.
+const HEADERS: u32 = 464;
 /// Least room of the queue, bytes.
 const LEAST_QUEUE: u32 = 256 * 1024;
 
@@ -19,15 +19,15 @@ const LEAST_QUEUE: u32 = 256 * 1024;
 pub struct Tbf {
     /// Bytes a second, above zero.
     pub bytes_per_second: u64,
-    /// Whether packets of 64 KiB must fit.
-    pub is_loopback: bool,
+    /// The interface's largest packet, bytes: one that is larger than the burst would be dropped, unless it can be cut.
+    pub mtu: u32,
 }
 
 impl Tbf {
     /// Bytes that pass at once after a rest: a hundredth of a second's, or the largest packet.
     #[must_use]
     pub fn burst(&self) -> u32 {
-        let least = if self.is_loopback { LOOPBACK_BURST } else { LEAST_BURST };
+        let least = self.mtu.saturating_add(HEADERS).max(LEAST_BURST);
         u32::try_from(self.bytes_per_second / 100).unwrap_or(u32::MAX).max(least)
     }
 
@@ -60,9 +60,10 @@ mod tests {
 
     #[test]
     fn the_largest_packet_fits_into_the_burst() {
-        let slow = Tbf { bytes_per_second: 125_000, is_loopback: false };
+        let slow = Tbf { bytes_per_second: 125_000, mtu: 1500 };
         assert_eq!((slow.burst(), slow.queue()), (3200, 262_144));
-        assert_eq!(Tbf { is_loopback: true, ..slow }.burst(), 66_000);
+        assert_eq!(Tbf { mtu: 65_536, ..slow }.burst(), 66_000);
+        assert_eq!(Tbf { mtu: 9000, ..slow }.burst(), 9464);
         assert_eq!(Tbf { bytes_per_second: 125_000_000, ..slow }.burst(), 1_250_000);
         assert_eq!(slow.options().len(), 4 + 36 + 8);
         assert_eq!(Tbf { bytes_per_second: u64::MAX, ..slow }.options().len(), 4 + 36 + 8 + 12);

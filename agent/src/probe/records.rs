@@ -39,7 +39,10 @@ pub(super) fn decode(record: &[u8]) -> Option<ProbeEvent> {
         kind::UPGRADED => ProbeEventKind::Upgraded { index },
         kind::TURNED_AWAY => ProbeEventKind::TurnedAway { piece: piece() },
         kind::REQUEST => ProbeEventKind::RequestHead { index, piece: piece() },
-        kind::RESPONSE => ProbeEventKind::ResponseHead { index, status, piece: piece() },
+        kind::RESPONSE => {
+            let by_requester = if role == role::INGRESS { EventHeader::PEER_ENDED } else { EventHeader::LOCAL_ENDED };
+            ProbeEventKind::ResponseHead { index, status, requester_ended: flags & by_requester != 0, piece: piece() }
+        }
         kind::CLOSED => ProbeEventKind::Closed { how: how(status)? },
         kind::BLOCK => on_stream(StreamEventKind::Block(piece())),
         kind::STREAM_END => on_stream(StreamEventKind::End),

@@ -2,22 +2,19 @@
 //!
 //! What colours say the words say too: they are laid over the finished text, and nothing is read differently without them.
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{ContentArrangement, Table};
 use stormdrill_core::report::chart::series;
 use stormdrill_core::report::json::Run;
 use stormdrill_core::report::rows;
 use stormdrill_core::report::text::{VERDICT_HEADS, verdicts};
 
 use super::chart;
+use super::table::{Width, table};
 use crate::diagnostic::Style;
-
-/// Width of the tables, in columns.
-const WIDTH: u16 = 120;
 
 /// The whole of it.
 #[must_use]
-pub fn render(run: &Run, style: Style) -> String {
+pub fn render(run: &Run, style: Style, width: Width) -> String {
+    let run = &run.printable();
     let mut parts = vec![heading(run, style)];
     if !run.expectations.is_empty() {
         let [verdict, expectation, observed, limit, interval, windows, why] = VERDICT_HEADS;
@@ -25,11 +22,11 @@ pub fn render(run: &Run, style: Style) -> String {
         let rows = verdicts(run).into_iter().map(|[verdict, expectation, observed, limit, interval, windows, why]| {
             [verdict, expectation, observed, limit, below(&interval, &windows), why]
         });
-        parts.push(paint_verdicts(&table(&heads, rows), style));
+        parts.push(paint_verdicts(&table(&heads, rows, width), style));
     }
     parts.push(run.findings.iter().map(|finding| style.paint(&finding.text, YELLOW)).collect::<Vec<_>>().join("\n"));
-    parts.push(table(&rows::EDGE_HEADS, rows::edges(run)));
-    parts.push(charts(run));
+    parts.push(table(&rows::EDGE_HEADS, rows::edges(run), width));
+    parts.push(charts(run, width));
     parts.push(style.paint(&quality(run), YELLOW));
     parts.retain(|part| !part.is_empty());
     let mut text = parts.join("\n");
@@ -49,14 +46,23 @@ fn heading(run: &Run, style: Style) -> String {
     if let Some(reason) = &run.drill.aborted {
         text.push_str(&format!(" (ended early: {reason})"));
     }
+    for line in run.drill.description.iter().flat_map(|text| text.lines()) {
+        text.push_str(&format!("\n{line}"));
+    }
     for fault in &run.faults {
         text.push_str(&format!(
-            "\nfault {} on {} by {}: {} of {} hit",
-            fault.kind, fault.target, fault.backend, fault.packets_hit, fault.packets_selected
+            "\nfault {} by {}: {} of {} hit",
+            rows::injected(fault),
+            fault.backend,
+            fault.packets_hit,
+            fault.packets_selected
         ));
         if fault.packets_overflowed > 0 {
             text.push_str(&format!(", {} more lost for lack of room in netem's queue (raise `limit`)", fault.packets_overflowed));
         }
+    }
+    if let Some(guards) = rows::guards(run) {
+        text.push_str(&format!("\nguards: {guards}"));
     }
     text
 }
@@ -101,18 +107,7 @@ pub(crate) fn paint_changes(table: &str, style: Style) -> String {
     painted.collect::<Vec<_>>().join("\n")
 }
 
-/// A table as wide as the widest terminal that it is meant for.
-pub(crate) fn table<const N: usize>(heads: &[&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
-    let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
-    table.set_header(heads.to_vec());
-    for row in rows {
-        table.add_row(row.to_vec());
-    }
-    table.to_string()
-}
-
-fn charts(run: &Run) -> String {
+fn charts(run: &Run, width: Width) -> String {
     let all = series(run);
     let top_qps = all.iter().take(2).flat_map(|s| s.values.iter().flatten()).copied().fold(0.0, f64::max);
     let mut text = String::new();
@@ -120,7 +115,7 @@ fn charts(run: &Run) -> String {
         // The two rates share a scale, so that amplification can be seen.
         let top = if series.title.ends_with("QPS") { top_qps } else { 1.0 };
         if series.values.len() > 1 && series.values.iter().any(Option::is_some) {
-            text.push_str(&chart::plot(series, top));
+            text.push_str(&chart::plot(series, top, width));
         }
     }
     text

@@ -47,6 +47,8 @@ impl Carry for Pretended {
         let result = DrillResult {
             id: id.to_owned(),
             playbook: playbook.name.clone(),
+            description: None,
+            guards: Vec::new(),
             host: "h".to_owned(),
             kernel: "k".to_owned(),
             version: "v".to_owned(),

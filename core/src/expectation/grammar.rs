@@ -27,6 +27,10 @@ mod comparison;
 
 mod error;
 
+mod meant;
+
+mod mend;
+
 mod reader;
 
 mod subject;
@@ -40,11 +44,18 @@ use subject::Subject;
 /// # Errors
 /// The first thing in the line that cannot be understood, with its place in the line and what to write instead.
 pub fn parse_expectation(line: &str, edges: &[EdgeSpec]) -> Result<Expectation, GrammarError> {
+    read_expectation(line, edges).map_err(|error| mend::checked(line, edges, false, error, |line| read_expectation(line, edges).err()))
+}
+
+fn read_expectation(line: &str, edges: &[EdgeSpec]) -> Result<Expectation, GrammarError> {
     let mut reader = Reader::new(line);
     if reader.skip(&["not", "metastable"]) {
         reader.end(&[])?;
         subject::needs_ingress("metastability", 0..line.trim_end().len(), edges)?;
         return Ok(Expectation { text: line.trim().to_owned(), edge: None, metric: Metric::Metastable, demand: NOT_METASTABLE });
+    }
+    if let Some(error) = meant::not_metastable(&reader) {
+        return Err(error);
     }
     let Subject { edge, metric, row } = subject::read(&mut reader, edges)?;
     let demand =
@@ -61,15 +72,24 @@ const NOT_METASTABLE: Demand =
 /// # Errors
 /// As [`parse_expectation`].
 pub fn parse_guard(line: &str, edges: &[EdgeSpec]) -> Result<Guard, GrammarError> {
-    let mut reader = Reader::new(line);
+    read_guard(line, edges).map_err(|error| mend::checked(line, edges, true, error, |line| read_guard(line, edges).err()))
+}
+
+fn read_guard(line: &str, edges: &[EdgeSpec]) -> Result<Guard, GrammarError> {
+    let mut reader = Reader { guard: true, ..Reader::new(line) };
     let Subject { edge, metric, row } = subject::read(&mut reader, edges)?;
     if let Some(word) = reader.peek().filter(|word| ["increase", "recovers", "recover"].contains(&word.text.as_str())) {
         let message = format!("a guard cannot say `{}`", word.text);
         let error = GrammarError::new(GrammarErrorKind::NotAllowed, word.range.clone(), message);
-        return Err(error.advice(format!("write a guard as in `{} < {} for 3 windows`", row.name, row.example())));
+        return Err(error.advice(format!("write a guard as in `{metric} {} for 3 windows`", row.demand(true))));
     }
+    let start = reader.at;
     let op = comparison::read(&mut reader, row)?;
     let value = reader.limit(row)?;
+    comparison::possible(&reader, start, row, op, value)?;
+    if let Some(error) = meant::for_windows(&reader) {
+        return Err(error);
+    }
     let windows = if reader.skip(&["for"]) { windows(&mut reader)? } else { 1 };
     reader.end(&["for 3 windows"])?;
     Ok(Guard { text: line.trim().to_owned(), edge, metric, op, value, windows })
@@ -81,8 +101,12 @@ fn limit(reader: &mut Reader<'_>, row: &Row) -> Result<Demand, GrammarError> {
     if increase && !row.increase {
         let message = format!("`{}` has no `increase`", row.name);
         let error = GrammarError::new(GrammarErrorKind::NotAllowed, reader.range(before), message);
-        return Err(error.advice(format!("give its limit itself, as in `{} <= {}`", row.name, row.example())));
+        return Err(error.advice(format!("give its limit itself, as in `{} {}`", row.name, row.demand(false))));
     }
+    if let Some(error) = meant::increase_or_recovers(reader, row) {
+        return Err(error);
+    }
+    let start = reader.at;
     let op = comparison::read(reader, row)?;
     // `1.2x` of a metric that is no factor itself is 1.2 times the baseline's value.
     let times = reader.peek_quantity().filter(|_| row.increase && row.unit != Unit::Factor && !increase);
@@ -90,19 +114,39 @@ fn limit(reader: &mut Reader<'_>, row: &Row) -> Result<Demand, GrammarError> {
         reader.at += words;
         return limit_tail(reader, Demand::Limit { op, value, increase: true, phase: PhaseName::Fault, every_window: false });
     }
-    let value = if increase { reader.quantity("20%", value::parse_increase)? } else { reader.limit(row)? };
+    let below = reader.peek_quantity().and_then(|(text, words)| Some((mend::of_baseline(row, &text)?, words)));
+    let value = if increase { reader.quantity("20%", value::parse_increase) } else { reader.limit(row) };
+    let value = match (value, below) {
+        // Less than the baseline is no increase.
+        (Err(error), Some((times, words))) if increase => {
+            reader.at = start + 1 + words;
+            return Err(error.replace_in(reader.range(before), format!("{op} {times}")));
+        }
+        (value, _) => value?,
+    };
+    if !increase {
+        comparison::possible(reader, start, row, op, value)?;
+    }
     limit_tail(reader, Demand::Limit { op, value, increase, phase: PhaseName::Fault, every_window: false })
 }
 
 /// `["during" phase] ["in every window"]`
 fn limit_tail(reader: &mut Reader<'_>, mut demand: Demand) -> Result<Demand, GrammarError> {
+    let start = reader.at;
     if let Demand::Limit { increase, phase, every_window, .. } = &mut demand {
         if reader.skip(&["during"]) {
             *phase = self::phase(reader, *increase)?;
         }
         *every_window = reader.skip(&["in", "every", "window"]) || reader.skip(&["in", "each", "window"]);
     }
-    reader.end(&["during fault", "in every window"])?;
+    reader.end(&["during fault", "in every window"]).map_err(|error| match mend::tail(reader.words.get(start..).unwrap_or_default()) {
+        Some(tail) => {
+            let from = reader.words.get(start).map_or(error.range.start, |word| word.range.start);
+            let range = from..error.range.end;
+            error.replace_in(range, tail)
+        }
+        None => error,
+    })?;
     Ok(demand)
 }
 
@@ -111,14 +155,21 @@ fn recovery(reader: &mut Reader<'_>, row: &Row) -> Result<Demand, GrammarError> 
     if row.recovery == Recovery::No {
         let message = format!("`{} recovers` is not in this version of stormdrill", row.name);
         let error = GrammarError::new(GrammarErrorKind::NotInThisVersion, reader.range(recovers), message);
-        let advice = format!("judge it after the fault, as in `{} <= {} during recovery`", row.name, row.example());
+        let advice = format!("judge it after the fault, as in `{} {} during recovery`", row.name, row.demand(false));
         return Err(error.advice(advice));
     }
     let to = if reader.skip(&["to"]) { Some(reader.limit(row)?) } else { None };
     if !reader.skip(&["within"]) {
-        return Err(reader.expected("`within`", "within 2 windows"));
+        let error = reader.expected("`within`", "within 2 windows");
+        let meant = reader.peek().filter(|word| word.text == "in" || word.text == "after" || nearest(&word.text, ["within"]).is_some());
+        return Err(match meant {
+            Some(word) => error.replace_in(word.range.clone(), "within"),
+            None => error,
+        });
     }
+    let counted = reader.words.get(reader.at + 1).is_some_and(|word| nearest(&word.text, ["windows"]).is_some());
     let within = match reader.peek_quantity() {
+        Some(_) if counted => Within::Windows(windows(reader)?),
         Some((text, _)) if text.bytes().all(|b| b.is_ascii_digit()) => Within::Windows(windows(reader)?),
         _ => Within::Time(reader.quantity("2 windows", time)?),
     };
@@ -159,7 +210,8 @@ fn phase(reader: &mut Reader<'_>, increase: bool) -> Result<PhaseName, GrammarEr
 /// `N windows`.
 fn windows(reader: &mut Reader<'_>) -> Result<u32, GrammarError> {
     let start = reader.at;
-    let Some(word) = reader.peek().filter(|word| word.is_quantity()) else {
+    let numeral = reader.peek().and_then(|word| mend::numeral(&word.text));
+    let Some(word) = reader.peek().filter(|word| word.is_quantity() || numeral.is_some()) else {
         return Err(reader.expected("a number of windows", "3 windows"));
     };
     let text = word.text.clone();
@@ -182,7 +234,13 @@ fn windows(reader: &mut Reader<'_>) -> Result<u32, GrammarError> {
         }
         Err(_) => {
             let message = format!("`{}` is no number of windows", crate::wording::excerpt(&text));
-            Err(GrammarError::new(GrammarErrorKind::Value, range, message).replace("3 windows"))
+            let error = GrammarError::new(GrammarErrorKind::Value, range, message);
+            // Neither a part of a window nor less than none can be counted.
+            Err(match numeral {
+                Some(1) => error.replace("1 window"),
+                Some(count) => error.replace(format!("{count} windows")),
+                None => error.advice("write a whole number, as in `3 windows`"),
+            })
         }
     }
 }

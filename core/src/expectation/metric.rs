@@ -137,6 +137,16 @@ impl Unit {
     }
 }
 
+/// The metric that a name begins of which the rest is a metric too: before it, nobody can tell an edge of that name from the metric.
+pub(crate) fn begun_by(edge: &str) -> Option<&'static str> {
+    let start = format!("{} ", edge.replace('-', " ").to_lowercase());
+    let rest = |row: &Row| row.name.to_lowercase().strip_prefix(&start).map(str::to_owned);
+    METRICS
+        .iter()
+        .find(|row| rest(row).is_some_and(|rest| METRICS.iter().any(|other| other.name.to_lowercase() == rest)))
+        .map(|row| row.name)
+}
+
 impl Row {
     /// Whether this version can measure it.
     #[must_use]
@@ -158,6 +168,35 @@ impl Row {
             Unit::PerSecond => "200/s",
             Unit::Time => "3s",
             Unit::Count => "3",
+        }
+    }
+
+    /// Whether more of it is better.
+    pub(super) fn is_good(&self) -> bool {
+        self.make.is_some_and(|make| make(Qualified::default()).is_good())
+    }
+
+    /// The comparison that a demand is most likely to make; a guard trips on the other side.
+    pub(super) fn usual_op(&self, guard: bool) -> &'static str {
+        match (self.is_good(), guard) {
+            (true, false) => ">=",
+            (false, false) => "<=",
+            (true, true) => "<",
+            (false, true) => ">",
+        }
+    }
+
+    /// An example of a demand: comparison and limit.
+    pub(super) fn demand(&self, guard: bool) -> String {
+        format!("{} {}", self.usual_op(guard), self.usual_limit(guard))
+    }
+
+    /// An example of a limit that a demand, or a guard, could have.
+    pub(super) fn usual_limit(&self, guard: bool) -> &'static str {
+        match (self.unit, self.is_good() && !guard) {
+            (Unit::Share, true) => "99%",
+            (Unit::Factor, true) => "0.4",
+            _ => self.example(),
         }
     }
 

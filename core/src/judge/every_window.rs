@@ -29,7 +29,8 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
         match limit.sample(Scene { judged: group, ..scene }) {
             Ok(sample) => samples.extend(group.first().map(|window| (window.epoch, sample))),
             // A window without a failure, or without a request between busy ones, breaks nothing.
-            Err(found) => gap = Some(found),
+            Err(found) if !matches!(gap, Some(Gap::NoneAnswered { .. })) => gap = Some(found),
+            Err(_) => {}
         }
     }
     let Some((epoch, worst)) = worst(limit, &samples) else {
@@ -51,15 +52,19 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
             )),
         );
     }
+    // A window in which nobody was answered, or whose waits are not known, holds nothing to judge by: it is not good for that.
+    if let Some(silent @ Gap::NoneAnswered { .. }) = gap {
+        return outcome(Verdict::Inconclusive, Some(format!("in at least one window {silent}")));
+    }
     let open = samples.iter().filter(|(_, sample)| limit.holds(sample, ALPHA, 1.0) != Some(true)).count();
     if open > 0 {
         let reason = format!(
-            "{open} of {} windows cannot be told from the limit of {}; the worst is window {epoch} with {} ({}): \
-             longer windows or more traffic would tell",
+            "{open} of {} windows cannot be told from the limit of {}; the worst is window {epoch} with {} ({}): {}",
             samples.len(),
             quantity(limit.value, limit.unit()),
             quantity(observed, limit.unit()),
             limit.spelled(limit.interval(worst, tails)),
+            limit.endless(worst).unwrap_or_else(|| "longer windows or more traffic would tell".to_owned()),
         );
         return outcome(Verdict::Inconclusive, Some(reason));
     }

@@ -14,6 +14,7 @@ use crate::judge::sample::Sample;
 use crate::judge::wording::{self, counted, quantity};
 use crate::playbook::Guard;
 use crate::stats::evidence::{Evidence, Side};
+use crate::stats::{Interval, Tails};
 use crate::window::{EdgeWindow, PhaseName, Window};
 
 mod look;
@@ -111,7 +112,11 @@ impl GuardState {
         };
         match look::look(sample, self.guard.value, side) {
             Some((look, side)) => self.evidence[edge].get_or_insert_with(|| Evidence::new(side)).look(look) >= ENOUGH,
-            None => true,
+            // A fact has no interval; what is counted of one window must be shown in it.
+            None => {
+                let Interval { lo, hi } = sample.interval(Tails::each(1.0 / ENOUGH), 1.0);
+                compare(self.guard.op, lo, self.guard.value) && compare(self.guard.op, hi, self.guard.value)
+            }
         }
     }
 

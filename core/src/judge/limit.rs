@@ -51,12 +51,15 @@ impl Limit {
     /// Where a sample stands: `Some(true)` good, `Some(false)` broken, `None` cannot tell.
     pub(crate) fn holds(self, sample: &Sample, alpha: f64, more: f64) -> Option<bool> {
         let limit = self.value + self.offset();
-        if let Sample::Exact { lo, hi, .. } = sample {
-            let (low, high) = (compare(self.op, *lo, limit), compare(self.op, *hi, limit));
+        if matches!(sample, Sample::Exact { .. } | Sample::Layers(_)) {
+            let Interval { lo, hi } = sample.interval(Tails::each(alpha), more);
+            let (low, high) = (compare(self.op, lo, limit), compare(self.op, hi, limit));
             return (low == high).then_some(low);
         }
         if sample.is_demand_on_each(self.op, limit) {
-            return Some(compare(self.op, sample.value(), limit));
+            // What has no outcome may have come out otherwise.
+            let holds = compare(self.op, sample.value(), limit);
+            return (!holds || sample.unknown() <= 0.0).then_some(holds);
         }
         let below = sample.is_shown_at_most(limit, alpha, more);
         let above = sample.is_shown_at_least(limit, alpha, more);
@@ -99,6 +102,8 @@ impl Limit {
     pub(crate) fn judge_gap(self, gap: Gap) -> Outcome {
         let bounded_above = matches!(self.op, Op::Less | Op::AtMost);
         let verdict = match gap {
+            // Without a pause nothing is spread.
+            Gap::AtOnce { is_shown: true, .. } if !bounded_above => Verdict::Fail,
             // What did not happen cannot have taken too long, nor hung.
             Gap::NoFailure(_) | Gap::NoRetry(_) if bounded_above != self.metric.is_good() => Verdict::Pass,
             _ => Verdict::Inconclusive,
@@ -151,6 +156,12 @@ impl Limit {
             quantity(self.value, self.unit()),
         );
         let Some(scale) = self.scale_to_decide(sample) else {
+            if let Some(endless) = self.endless(sample) {
+                return format!("{cannot}: {endless}");
+            }
+            if sample.unknown() > 0.0 {
+                return format!("{cannot}: {} had no outcome", counted(whole(sample.unknown()), "request"));
+            }
             return format!("{cannot}, and hardly could with more traffic");
         };
         let more = whole((scale - 1.0) * sample.requests());
@@ -159,6 +170,7 @@ impl Limit {
             Metric::ExplicitFailureRatio => "more failure",
             Metric::Latency { .. } => "more answer",
             Metric::BackoffJitter => "more pause",
+            Metric::RetryPeakToMean => "more retried request",
             _ => "more request",
         };
         if more == 0 {
@@ -166,6 +178,18 @@ impl Limit {
         } else {
             format!("{cannot}: about {} would tell", counted(more, noun))
         }
+    }
+
+    /// What is said of waits in vain.
+    pub(crate) fn endless(self, sample: &Sample) -> Option<String> {
+        let (endless, of) = sample.endless()?;
+        Some(match self.metric {
+            Metric::FailureLatency { .. } => {
+                format!("{endless} of {of} failed requests still hung when they were last looked at, and took that long or longer")
+            }
+            _ if endless == of => format!("none of {of} requests was answered"),
+            _ => format!("{endless} of {of} requests had no answer, and waited for it at least that long"),
+        })
     }
 
     /// By what factor the same traffic would have to grow to decide.
@@ -192,17 +216,17 @@ impl Limit {
 
     /// A high quantile of few failures has no upper bound; but if the slowest is within the limit, so are all.
     fn every_failure_within(self, sample: &Sample) -> Option<String> {
-        let Sample::Latency { sorted, quantile } = sample else {
+        let Sample::Latency { times, quantile } = sample else {
             return None;
         };
-        let slowest = *sorted.last()? as f64 / 1e9;
+        let slowest = times.longest()? as f64 / 1e9;
         if !matches!(self.op, Op::Less | Op::AtMost) || !compare(self.op, slowest, self.value) {
             return None;
         }
         Some(format!(
             "{} {} too few to bound p{}, so the slowest was used: {}",
-            counted(sorted.len() as u64, if matches!(self.metric, Metric::Latency { .. }) { "answer" } else { "failed request" }),
-            if sorted.len() == 1 { "is" } else { "are" },
+            counted(times.len() as u64, if matches!(self.metric, Metric::Latency { .. }) { "answer" } else { "failed request" }),
+            if times.len() == 1 { "is" } else { "are" },
             quantile * 100.0,
             quantity(slowest, self.unit()),
         ))

@@ -9,6 +9,7 @@ use crate::edge::{EdgeSpec, Role};
 use crate::expectation::metric::Row;
 use crate::expectation::{Metric, RetryBase};
 use crate::judge::sample::{Sample, Share};
+use crate::judge::times::Times;
 use crate::stats::amplification::Pair;
 use crate::stats::dispersion;
 use crate::stats::rate_ratio::Tally;
@@ -31,6 +32,8 @@ pub(crate) enum Gap {
     NoWindow(&'static str),
     #[error("no request was seen in the {0} phase")]
     NoTraffic(&'static str),
+    #[error("none of {of} requests was answered in the {phase} phase")]
+    NoneAnswered { of: u64, phase: &'static str },
     #[error("no request failed in the {0} phase")]
     NoFailure(&'static str),
     #[error("no ingress edge is observed, so attempts cannot be related to requests: add one under observe.ingress")]
@@ -41,6 +44,10 @@ pub(crate) enum Gap {
     NoRetry(&'static str),
     #[error("{pauses} pauses before first retries are too few to tell their spread: {least} are needed")]
     FewPauses { pauses: usize, least: usize },
+    #[error("{retries} retries are too few to tell how they are spread: {least} are needed")]
+    FewRetries { retries: u64, least: u64 },
+    #[error("retries come at once: half of the pauses before them are {micros} us or shorter, which is no backoff (less than 5 ms)")]
+    AtOnce { micros: u64, is_shown: bool },
     #[error(
         "no request of the {0} phase says by a deadline, a request id or a trace for whom it is made, so that nobody can be seen to give up"
     )]
@@ -57,6 +64,8 @@ pub(crate) enum Gap {
     OfAShare(u32),
     #[error("the baseline is zero, so an increase is undefined: give an absolute limit instead")]
     ZeroBaseline,
+    #[error("it is zero in the baseline, and coming back to nothing shows nothing")]
+    NothingBefore,
     #[error("this metric cannot be compared with the baseline: give an absolute limit instead")]
     NoIncrease,
     #[error("the baseline cannot be compared with itself: judge another phase")]
@@ -113,21 +122,21 @@ pub(crate) fn absolute(metric: Metric, scene: Scene<'_>) -> Result<Sample, Gap> 
         Metric::Amplification => amplification(scene),
         Metric::DownstreamPerIngress => attempts_per_ingress(scene),
         Metric::Latency { quantile } => {
-            let sorted = answer_times(scene.edge, windows);
-            if sorted.is_empty() { Err(unseen(scene, windows, scene.phase)) } else { Ok(Sample::Latency { sorted, quantile }) }
+            let times = Times::to_answer(of_edge(scene.edge, windows).map(|(_, edge)| edge));
+            if times.is_empty() { Err(unanswered(scene.edge, windows, scene.phase)) } else { Ok(Sample::Latency { times, quantile }) }
         }
         Metric::Goodput => Ok(Sample::Rate { tally: good_tally(scene.edge, windows, scene.phase)?, phi: burstiness(scene) }),
-        Metric::ExplicitFailureRatio => explicit_share(scene.edge, windows).map(Sample::Share).ok_or(if none_kept(scene.edge, windows) {
-            Gap::NoneKept(scene.phase)
-        } else {
-            Gap::NoFailure(scene.phase)
-        }),
+        Metric::ExplicitFailureRatio => {
+            explicit_share(scene.edge, windows).map(Sample::Share).ok_or_else(|| unfailed(scene.edge, windows, scene.phase))
+        }
         Metric::AttemptsMax => {
             let most = of_edge(scene.edge, windows).map(|(_, counts)| counts.attempts_max).max().unwrap_or(0);
             Ok(at_least(scene, f64::from(most)))
         }
         Metric::LayersRetrying => Ok(layers::retrying(scene)),
-        Metric::CostPerSuccess => success_share(scene.edge, windows).map(Sample::Cost).ok_or_else(|| unseen(scene, windows, scene.phase)),
+        Metric::CostPerSuccess => {
+            success_share(scene.edge, windows).map(Sample::Cost).ok_or_else(|| unanswered(scene.edge, windows, scene.phase))
+        }
         Metric::Connections => Ok(exact(connecting::most_open(scene) as f64)),
         Metric::ConnectionsOpened => Ok(exact(connecting::opened(scene.edge, windows) as f64)),
         Metric::ConnectFailures => Ok(exact(connecting::failed(scene.edge, windows) as f64)),
@@ -143,17 +152,19 @@ pub(crate) fn absolute(metric: Metric, scene: Scene<'_>) -> Result<Sample, Gap> 
         Metric::NonretryableRetries => Ok(at_least(scene, retrying::count(scene, |edge| edge.nonretryable_retries))),
         Metric::RetryAfterViolations => Ok(at_least(scene, retrying::count(scene, |edge| edge.retry_after_violations))),
         Metric::BackoffJitter => retrying::jitter(scene),
-        Metric::RetryPeakToMean => retrying::peak_to_mean(scene).map(exact),
+        Metric::RetryPeakToMean => retrying::peak_to_mean(scene),
         Metric::LateStarts => retrying::of_deadlines(scene, |edge| edge.late_starts as f64).map(|value| at_least(scene, value)),
         Metric::OrphanWork => retrying::of_deadlines(scene, |edge| edge.orphan_ns as f64 / 1e9).map(|value| at_least(scene, value)),
-        Metric::SuccessRatio => success_share(scene.edge, windows).map(Sample::Share).ok_or_else(|| unseen(scene, windows, scene.phase)),
+        Metric::SuccessRatio => {
+            success_share(scene.edge, windows).map(Sample::Share).ok_or_else(|| unanswered(scene.edge, windows, scene.phase))
+        }
         Metric::FailureLatency { quantile } => {
-            let sorted = failure_times(scene.edge, windows);
-            if sorted.is_empty() {
-                let seen = attempts(scene.edge, windows) > 0;
-                return Err(if seen { Gap::NoFailure(scene.phase) } else { unseen(scene, windows, scene.phase) });
+            let times = Times::to_failure(of_edge(scene.edge, windows).map(|(_, edge)| edge));
+            if times.is_empty() {
+                let is_seen = attempts(scene.edge, windows) > 0;
+                return Err(if is_seen { Gap::NoFailure(scene.phase) } else { unseen(scene.edge, windows, scene.phase) });
             }
-            Ok(Sample::Latency { sorted, quantile })
+            Ok(Sample::Latency { times, quantile })
         }
     }
 }
@@ -196,7 +207,9 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
             Ok(Sample::RateRatio { judged: tally(scene.judged), base, phi: 1.0 })
         }
         Metric::Latency { quantile } => {
-            latency_ratio(answer_times(edge, scene.judged), answer_times(edge, scene.baseline), quantile, scene)
+            let times = |windows: &[&Window]| Times::to_answer(of_edge(edge, windows).map(|(_, counts)| counts));
+            latency_ratio(times(scene.judged), times(scene.baseline), quantile, scene)
+                .ok_or_else(|| unanswered(edge, scene.judged, scene.phase))?
         }
         Metric::ExplicitFailureRatio
         | Metric::AttemptsMax
@@ -231,40 +244,46 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
             Ok(Sample::RateRatio { judged, base, phi: 1.0 })
         }
         Metric::SuccessRatio => {
-            let judged = success_share(edge, scene.judged).ok_or_else(|| unseen(scene, scene.judged, scene.phase))?;
-            let base = success_share(edge, scene.baseline).ok_or_else(|| unseen(scene, scene.baseline, "baseline"))?;
+            let judged = success_share(edge, scene.judged).ok_or_else(|| unanswered(edge, scene.judged, scene.phase))?;
+            let base = success_share(edge, scene.baseline).ok_or_else(|| unanswered(edge, scene.baseline, "baseline"))?;
             if base.hits <= 0.0 {
                 return Err(Gap::ZeroBaseline);
             }
             Ok(Sample::ShareRatio { judged, base })
         }
         Metric::FailureLatency { quantile } => {
-            let (judged, base) = (failure_times(edge, scene.judged), failure_times(edge, scene.baseline));
-            if judged.is_empty() {
-                return Err(if none_kept(edge, scene.judged) { Gap::NoneKept(scene.phase) } else { Gap::NoFailure(scene.phase) });
-            }
-            if none_kept(edge, scene.baseline) {
-                return Err(Gap::NoneKept("baseline"));
-            }
-            if base.last().is_none_or(|longest| *longest == 0) {
-                return Err(Gap::ZeroBaseline);
-            }
-            Ok(Sample::LatencyRatio { judged, base, quantile })
+            let times = |windows: &[&Window]| Times::to_failure(of_edge(edge, windows).map(|(_, counts)| counts));
+            latency_ratio(times(scene.judged), times(scene.baseline), quantile, scene)
+                .ok_or_else(|| unfailed(edge, scene.judged, scene.phase))?
         }
     }
 }
 
-fn latency_ratio(judged: Vec<u64>, base: Vec<u64>, quantile: f64, scene: Scene<'_>) -> Result<Sample, Gap> {
+/// The quantile over the baseline's; `None` if there is nothing to judge.
+fn latency_ratio(judged: Times, base: Times, quantile: f64, scene: Scene<'_>) -> Option<Result<Sample, Gap>> {
     if judged.is_empty() {
-        return Err(unseen(scene, scene.judged, scene.phase));
+        return None;
     }
     if none_kept(scene.edge, scene.baseline) {
-        return Err(Gap::NoneKept("baseline"));
+        return Some(Err(Gap::NoneKept("baseline")));
     }
-    if base.last().is_none_or(|longest| *longest == 0) {
-        return Err(Gap::ZeroBaseline);
+    if base.longest_seen().is_none_or(|longest| longest == 0) {
+        return Some(Err(Gap::ZeroBaseline));
     }
-    Ok(Sample::LatencyRatio { judged, base, quantile })
+    Some(Ok(Sample::LatencyRatio { judged, base, quantile }))
+}
+
+/// Why there is no answer to speak of.
+fn unanswered(edge: usize, windows: &[&Window], phase: &'static str) -> Gap {
+    match attempts(edge, windows) {
+        0 => unseen(edge, windows, phase),
+        of => Gap::NoneAnswered { of, phase },
+    }
+}
+
+/// Why there is no failure to speak of.
+fn unfailed(edge: usize, windows: &[&Window], phase: &'static str) -> Gap {
+    if none_kept(edge, windows) { Gap::NoneKept(phase) } else { Gap::NoFailure(phase) }
 }
 
 /// Attempts are taken as Poisson given the ingress, which errs on the side of a wider interval.
@@ -302,8 +321,8 @@ pub(crate) fn is_of_a_share(edge: usize, windows: &[&Window]) -> bool {
 }
 
 /// Why nothing was seen of an edge's requests.
-fn unseen(scene: Scene<'_>, windows: &[&Window], phase: &'static str) -> Gap {
-    if none_kept(scene.edge, windows) { Gap::NoneKept(phase) } else { Gap::NoTraffic(phase) }
+fn unseen(edge: usize, windows: &[&Window], phase: &'static str) -> Gap {
+    if none_kept(edge, windows) { Gap::NoneKept(phase) } else { Gap::NoTraffic(phase) }
 }
 
 /// There were requests, and by design nothing is known of any.
@@ -395,18 +414,9 @@ pub(crate) fn burstiness(scene: Scene<'_>) -> f64 {
     dispersion::divisor(&tallies)
 }
 
-/// Times to failure in nanoseconds, ascending.
-fn failure_times(edge: usize, windows: &[&Window]) -> Vec<u64> {
-    times(edge, windows, |counts| &counts.failure_latency_ns)
-}
-
 /// Times to the answer in nanoseconds, ascending.
 pub(crate) fn answer_times(edge: usize, windows: &[&Window]) -> Vec<u64> {
-    times(edge, windows, |counts| &counts.latency_ns)
-}
-
-fn times(edge: usize, windows: &[&Window], of: fn(&EdgeWindow) -> &Vec<u64>) -> Vec<u64> {
-    let mut times: Vec<u64> = of_edge(edge, windows).flat_map(|(_, counts)| of(counts).iter().copied()).collect();
+    let mut times: Vec<u64> = of_edge(edge, windows).flat_map(|(_, counts)| counts.latency_ns.iter().copied()).collect();
     times.sort_unstable();
     times
 }

@@ -5,8 +5,8 @@
 //! | state | when | the expectation |
 //! |---|---|---|
 //! | recovered | the last two windows are back: success per ingress request, and retries | pass |
-//! | slow | not yet, but attempts per request or the time to the answer is shown to fall | pass, with the projected time |
-//! | metastable | success at most 0.8 of the baseline's, attempts per request at least 1.1 of it, and no fall | fail |
+//! | slow | not yet, but success is shown to rise (where it is back: attempts per request or times to fall) | pass, with the projected time |
+//! | metastable | success at most 0.8 of the baseline's, attempts per request at least 1.1 of it, and no rise | fail |
 //! | degraded | success as low, attempts as ever: a leak, an ejection, a cold cache, a breaker stuck open | fail, and says so |
 //!
 //! Success is taken per ingress request, which takes the noise of the load out; and more load than in the baseline settles nothing.
@@ -38,6 +38,9 @@ const RATIO_MARGIN: f64 = 0.02;
 
 /// Windows from which a trend can be told, and no fewer.
 const FEWEST_WINDOWS: usize = 6;
+
+/// A recovery that would take more than so many times the time that was watched is none.
+const MOST_PROJECTED: f64 = 10.0;
 
 /// Windows that must be back.
 const HOLD: usize = 2;
@@ -82,18 +85,36 @@ pub(crate) fn judge(scene: Scene<'_>) -> Outcome {
             format!("it had not recovered after {} windows, too few for a trend: at least {FEWEST_WINDOWS} would tell", windows.len());
         return outcome(Verdict::Inconclusive, Some(reason));
     }
-    if let Some((what, seconds)) = falling(scene, tail) {
-        let reason = format!("it recovers slowly: {what} falls, and at this pace is back in {}", quantity(seconds, unit::SECONDS));
+    if shown.is_back() && windows[last..].iter().any(|window| show(scene, &[window]).is_none()) {
+        let reason = format!(
+            "success is {} of the baseline's at the end, but the last {HOLD} windows had fewer than {FEWEST_ATTEMPTS} requests each or none with \
+             an outcome: longer windows or more traffic would show that it is back",
+            percent(shown.success)
+        );
+        return outcome(Verdict::Inconclusive, Some(reason));
+    }
+    let watched: f64 = windows.iter().map(|window| window.seconds()).sum();
+    let most = watched * MOST_PROJECTED;
+    let projected = recovering(scene, tail, shown.success >= BACK);
+    if let Some((what, seconds)) = projected
+        && seconds <= most
+    {
+        let reason = format!("it recovers slowly: {what}, and at this pace is back in {}", quantity(seconds, unit::SECONDS));
         return outcome(Verdict::Pass, Some(reason));
     }
     if shown.success > DOWN {
-        let reason = format!("success is {} of the baseline's: neither back nor down, and no trend is shown", percent(shown.success));
+        let is = if shown.success < BACK { "neither back nor down" } else { "back, and the retries are not" };
+        let trend = projected.map_or_else(
+            || "no trend is shown".to_owned(),
+            |(what, _)| format!("{what}, but so slowly that it would take more than {}", quantity(most, unit::SECONDS)),
+        );
+        let reason = format!("success is {} of the baseline's: {is}, and {trend}", percent(shown.success));
         return outcome(Verdict::Inconclusive, Some(reason));
     }
     let reason = if shown.amplification >= AMPLIFIED {
         format!(
-            "metastable: the fault is gone, yet success stays at {} of the baseline's and attempts per request at {}, and neither \
-             attempts nor times fall: retries keep it down",
+            "metastable: the fault is gone, yet success stays at {} of the baseline's and attempts per request at {}, and does \
+             not rise: retries keep it down",
             percent(shown.success),
             quantity(shown.amplification, unit::TIMES)
         )
@@ -170,28 +191,32 @@ fn show(scene: Scene<'_>, windows: &[&Window]) -> Option<Shown> {
     })
 }
 
-/// What falls, and after how many seconds it will be back at the baseline's level.
-fn falling(scene: Scene<'_>, tail: &[&Window]) -> Option<(&'static str, f64)> {
+/// What gets better, and after how many seconds it will be back at the baseline's level.
+///
+/// Errors that come quicker are no recovery: unless success is back, it must rise itself.
+fn recovering(scene: Scene<'_>, tail: &[&Window], is_back: bool) -> Option<(&'static str, f64)> {
     let end = tail.last().map_or(0, |window| window.end_ns);
     let since = |window: &Window| (f64::midpoint(window.start_ns as f64, window.end_ns as f64) - end as f64) / 1e9;
     let series = |value: &dyn Fn(&[&Window]) -> Option<f64>| -> Vec<(f64, f64)> {
         tail.iter().filter_map(|window| Some((since(window), value(&[window])?))).collect()
     };
+    // Success is turned over, so that all three are to fall.
+    let missing = |windows: &[&Window]| success(scene, windows).map(|success| -success);
     let usual = attempts(scene, scene.baseline).unwrap_or(1.0);
     let time = |windows: &[&Window]| median_time(scene, windows);
-    let found = [
-        ("the number of attempts per request", series(&|windows| attempts(scene, windows)), usual * AMPLIFIED),
-        ("the time to the answer", series(&time), time(scene.baseline).unwrap_or(0.0) * AMPLIFIED),
+    let back = success(scene, scene.baseline).unwrap_or(0.0) * BACK;
+    let left = |points: Vec<(f64, f64)>, target: f64| {
+        let trend: Trend = trend::theil_sen(&points, ALPHA).filter(|trend| trend.interval.hi < 0.0)?;
+        Some(((trend.at(0.0) - target) / -trend.slope).max(0.0))
+    };
+    let rises = if is_back { None } else { Some(("success rises", left(series(&missing), -back)?)) };
+    let falls = [
+        ("the number of attempts per request falls", series(&|windows| attempts(scene, windows)), usual * AMPLIFIED),
+        ("the time to the answer falls", series(&time), time(scene.baseline).unwrap_or(0.0) * AMPLIFIED),
     ];
     // The last to be back is what recovery waits for.
-    found
-        .into_iter()
-        .filter_map(|(what, points, target)| {
-            let trend: Trend = trend::theil_sen(&points, ALPHA).filter(|trend| trend.interval.hi < 0.0)?;
-            let left = trend.at(0.0) - target;
-            (left > 0.0).then(|| (what, left / -trend.slope))
-        })
-        .max_by(|a, b| a.1.total_cmp(&b.1))
+    let falls = falls.into_iter().filter_map(|(what, points, target)| Some((what, left(points, target)?)).filter(|(_, left)| *left > 0.0));
+    rises.into_iter().chain(falls).max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// Median time to the answer on the downstream edges, seconds: a queue before them shows there.

@@ -63,6 +63,9 @@ pub(crate) fn judge(metric: Metric, to: Option<f64>, within: Within, scene: Scen
     if scene.judged.is_empty() {
         return undecided(Gap::NoWindow(scene.phase).to_string());
     }
+    if let Some(gap) = measure::silence(metric, scene) {
+        return undecided(gap.to_string());
+    }
     let level = match to.map_or_else(|| default_level(metric, scene), Ok) {
         Ok(level) => level,
         Err(gap) => {
@@ -140,6 +143,13 @@ fn default_level(metric: Metric, scene: Scene<'_>) -> Result<f64, Gap> {
     }
     let baseline = Scene { judged: scene.baseline, phase: "baseline", ..scene };
     let value = measure::absolute(metric, baseline)?.value();
+    // Nothing comes back to nothing; a share of zero is a share.
+    if value <= 0.0 && !matches!(metric, Metric::RetryRatio { .. } | Metric::SuccessRatio) {
+        return Err(Gap::NothingBefore);
+    }
+    if metric == Metric::SuccessRatio && value <= RATIO_MARGIN {
+        return Err(Gap::NothingBefore);
+    }
     Ok(match metric {
         Metric::RetryRatio { .. } => value + RATIO_MARGIN,
         Metric::SuccessRatio => value - RATIO_MARGIN,
@@ -151,8 +161,9 @@ fn default_level(metric: Metric, scene: Scene<'_>) -> Result<f64, Gap> {
 /// Says so if there was nothing to recover from.
 fn never_left(limit: Limit, scene: Scene<'_>, fault: &[&Window]) -> Option<String> {
     let during = Scene { judged: fault, phase: "fault", ..scene };
-    let value = limit.sample(during).ok()?.value();
-    compare(limit.op, value, limit.value).then(|| {
+    let sample = limit.sample(during).ok()?;
+    let value = sample.value();
+    sample.is_within(limit.op, limit.value).then(|| {
         format!(
             "it was within {} in the fault phase too ({}), so there was nothing to recover from",
             quantity(limit.value, limit.unit()),
@@ -172,7 +183,7 @@ fn standing(limit: Limit, scene: Scene<'_>, window: &Window) -> Standing {
         Ok(sample) => {
             let value = sample.value();
             Standing {
-                within: compare(limit.op, value, limit.value),
+                within: sample.is_within(limit.op, limit.value),
                 outside: limit.holds(&sample, ALPHA, 1.0) == Some(false) && !compare(limit.op, value, limit.value),
                 value: Some(value),
             }

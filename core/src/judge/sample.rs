@@ -1,6 +1,9 @@
 //! The data behind one number of a verdict: its estimate, and its interval at any level and for any amount of data.
 
 use crate::expectation::{Op, RetryBase};
+use crate::judge::ALPHA;
+use crate::judge::limit::compare;
+use crate::judge::times::Times;
 use crate::stats::amplification::{self, Pair};
 use crate::stats::quotient::{self, Estimate};
 use crate::stats::rate_ratio::{self, Tally};
@@ -19,16 +22,33 @@ pub(crate) enum Sample {
     ShareRatio { judged: Share, base: Share },
     /// Attempts per ingress request, over the same in the baseline.
     Amplification { judged: Vec<Pair>, baseline: Vec<Pair> },
-    /// A quantile of times in nanoseconds, ascending; in seconds.
-    Latency { sorted: Vec<u64>, quantile: f64 },
+    /// A quantile of times; in seconds.
+    Latency { times: Times, quantile: f64 },
     /// Attempts per success: one over the share of attempts that succeeded.
     Cost(Share),
     /// What was seen, and the ends that it may have: equal where there is nothing to estimate.
     Exact { value: f64, lo: f64, hi: f64 },
+    /// Downstream edges, of which those that retry are counted.
+    Layers(Vec<Layer>),
+    /// The fullest of `bins` equal stretches of time over their mean: `peak` of `of` events.
+    Peak { peak: f64, of: f64, bins: f64 },
     /// How times in nanoseconds are spread: their coefficient of variation.
     Variation(Vec<u64>),
     /// A quantile over the baseline's.
-    LatencyRatio { judged: Vec<u64>, base: Vec<u64>, quantile: f64 },
+    LatencyRatio { judged: Times, base: Times, quantile: f64 },
+}
+
+/// Retries over first attempts from which on a layer counts as retrying.
+const LEAST_RETRYING: f64 = 0.01;
+
+/// What is known of an edge's retries.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Layer {
+    /// It has no attempts.
+    Silent,
+    /// Its calls are too alike to tell.
+    Unknown,
+    Retries(Share),
 }
 
 /// `hits` of `of` requests, of which `unknown` had no outcome.
@@ -89,9 +109,11 @@ impl Sample {
             Self::Amplification { judged, baseline } => amplification::normalised(judged, baseline).unwrap_or(f64::NAN),
             Self::Cost(share) => 1.0 / share.estimate(Tails::each(0.05), 1.0).value,
             Self::Exact { value, .. } => *value,
-            Self::Latency { sorted, quantile } => seconds_at(sorted, *quantile),
+            Self::Layers(layers) => count(layers, Tails::each(ALPHA), 1.0).lo,
+            Self::Peak { peak, of, bins } => peak * bins / of,
+            Self::Latency { times, quantile } => times.value(*quantile),
             Self::Variation(times) => variation::of(times).unwrap_or(f64::NAN),
-            Self::LatencyRatio { judged, base, quantile } => seconds_at(judged, *quantile) / seconds_at(base, *quantile),
+            Self::LatencyRatio { judged, base, quantile } => judged.value(*quantile) / base.value(*quantile),
         }
     }
 
@@ -113,7 +135,14 @@ impl Sample {
                 Interval { lo: 1.0 / shares.hi, hi: 1.0 / shares.lo }
             }
             Self::Exact { lo, hi, .. } => Interval { lo: *lo, hi: *hi },
-            Self::Latency { sorted, quantile } => seconds(sorted, *quantile, tails, more).interval,
+            Self::Layers(layers) => count(layers, tails, more),
+            Self::Peak { peak, of, bins } => {
+                // Any of the bins may be the fullest by chance; but the one that is so in truth had no more than the peak.
+                let counts = poisson::interval(peak * more, Tails { below: tails.below / bins, above: tails.above });
+                let mean = of * more / bins;
+                Interval { lo: counts.lo / mean, hi: counts.hi / mean }
+            }
+            Self::Latency { times, quantile } => seconds(times, *quantile, tails, more).interval,
             Self::Variation(times) => variation::interval(times, tails, more).unwrap_or(UNKNOWN),
             Self::LatencyRatio { judged, base, quantile } => {
                 quotient::interval(seconds(judged, *quantile, tails, more), seconds(base, *quantile, tails, more))
@@ -164,6 +193,32 @@ impl Sample {
         }
     }
 
+    /// Whether the value, and what it may be if waits in vain never ended, is within the limit.
+    pub(crate) fn is_within(&self, op: Op, limit: f64) -> bool {
+        let worst = match (self, op) {
+            (Self::Latency { times, quantile }, Op::Less | Op::AtMost) => times.high(*quantile),
+            (Self::Latency { times, quantile }, Op::Greater | Op::AtLeast) => times.low(*quantile),
+            _ => self.value(),
+        };
+        compare(op, worst, limit)
+    }
+
+    /// How many of the judged requests had no outcome.
+    pub(crate) const fn unknown(&self) -> f64 {
+        match self {
+            Self::Share(share) | Self::Cost(share) | Self::ShareRatio { judged: share, .. } => share.unknown,
+            _ => 0.0,
+        }
+    }
+
+    /// How many of its times came to no end, of how many.
+    pub(crate) const fn endless(&self) -> Option<(usize, usize)> {
+        let (Self::Latency { times, .. } | Self::LatencyRatio { judged: times, .. }) = self else {
+            return None;
+        };
+        if times.endless() > 0 { Some((times.endless(), times.len())) } else { None }
+    }
+
     /// How many requests (for latencies, failed ones) the sample rests on, all phases together.
     pub(crate) fn requests(&self) -> f64 {
         match self {
@@ -171,9 +226,12 @@ impl Sample {
             Self::RateRatio { judged, base, .. } => judged.count + base.count,
             Self::Share(share) | Self::Cost(share) => share.of,
             Self::Exact { .. } => 0.0,
+            Self::Layers(layers) => layers.iter().map(|layer| if let Layer::Retries(share) = layer { share.of } else { 0.0 }).sum(),
+            Self::Peak { of, .. } => *of,
             Self::ShareRatio { judged, base } => judged.of + base.of,
             Self::Amplification { judged, baseline } => judged.iter().chain(baseline).map(|pair| pair.ingress).sum(),
-            Self::Latency { sorted, .. } | Self::Variation(sorted) => sorted.len() as f64,
+            Self::Latency { times, .. } => times.len() as f64,
+            Self::Variation(sorted) => sorted.len() as f64,
             Self::LatencyRatio { judged, base, .. } => (judged.len() + base.len()) as f64,
         }
     }
@@ -198,19 +256,34 @@ fn scaled(tally: Tally, more: f64, phi: f64) -> Tally {
     Tally { count: tally.count * more / phi, exposure: tally.exposure * more }
 }
 
-const UNKNOWN: Interval = Interval { lo: 0.0, hi: f64::INFINITY };
-
-/// The quantile of `sorted` nanoseconds, in seconds.
-fn seconds_at(sorted: &[u64], q: f64) -> f64 {
-    let index = quantile::rank(sorted.len(), q).saturating_sub(1);
-    sorted.get(index).map_or(f64::NAN, |ns| *ns as f64 / 1e9)
+/// The edges that are shown to retry; at most, those that are not shown to keep from it. Each is tested at its part of the error probability, so
+/// that the count as a whole keeps to it.
+fn count(layers: &[Layer], tails: Tails, more: f64) -> Interval {
+    let each = layers.len().max(1) as f64;
+    let part = Tails { below: tails.below / each, above: tails.above / each };
+    layers.iter().fold(Interval { lo: 0.0, hi: 0.0 }, |sum, layer| {
+        let (shown, possible) = match layer {
+            Layer::Silent => (false, false),
+            Layer::Unknown => (false, true),
+            Layer::Retries(share) => {
+                let interval = share.estimate(part, more).interval;
+                (interval.lo > LEAST_RETRYING, interval.hi > LEAST_RETRYING)
+            }
+        };
+        Interval { lo: sum.lo + f64::from(u8::from(shown)), hi: sum.hi + f64::from(u8::from(possible)) }
+    })
 }
 
-fn seconds(sorted: &[u64], q: f64, tails: Tails, more: f64) -> Estimate {
-    let imagined = scaled_length(sorted.len(), more);
+const UNKNOWN: Interval = Interval { lo: 0.0, hi: f64::INFINITY };
+
+/// The quantile in seconds: below, waits ended where they were given up; above, never.
+fn seconds(times: &Times, q: f64, tails: Tails, more: f64) -> Estimate {
+    let imagined = scaled_length(times.len(), more);
     let ranks = quantile::bound_ranks(imagined, q, tails);
-    let at = |rank: usize| seconds_at(sorted, rank as f64 / imagined as f64);
-    Estimate { value: seconds_at(sorted, q), interval: Interval { lo: ranks.0.map_or(0.0, at), hi: ranks.1.map_or(f64::INFINITY, at) } }
+    let part = |rank: usize| rank as f64 / imagined as f64;
+    let lo = ranks.0.map_or(0.0, |rank| times.low(part(rank)));
+    let hi = ranks.1.map_or(f64::INFINITY, |rank| times.high(part(rank)));
+    Estimate { value: times.value(q), interval: Interval { lo, hi } }
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates, and both factors are positive")]

@@ -20,6 +20,7 @@ mod metrics;
 mod recoveries;
 mod sampled;
 mod samples;
+mod waits;
 
 /// Length of the builder's windows.
 pub(crate) const SECONDS: u64 = 10;

@@ -5,7 +5,7 @@ use crate::fault::{FaultKind, FaultSpec, Slot, Spacing, queue};
 use crate::units::{bandwidth, duration, share};
 
 /// What the playbook says of a fault: "30%, seed 42", "503 for 30% of answers".
-pub(super) fn asked(spec: &FaultSpec) -> String {
+pub(crate) fn asked(spec: &FaultSpec) -> String {
     let limit = spec.tuning.limit.map(|limit| format!("limit {limit}"));
     let seed = spec.tuning.seed.map(|seed| format!("seed {seed}"));
     std::iter::once(told(spec)).chain(limit).chain(seed).collect::<Vec<_>>().join(", ")

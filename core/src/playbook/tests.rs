@@ -145,6 +145,23 @@ fn an_answer_to_our_own_callers_leaves() {
 }
 
 #[test]
+fn an_edge_whose_name_changes_what_an_expectation_means_is_refused() {
+    for name in ["failure", "not"] {
+        refused(
+            "    stock: {address: 10.2.0.0/16, port: 6379-65535, protocol: http}\n",
+            &format!("    stock: {{address: 10.2.0.0/16, port: 6379-65535, protocol: http}}\n    {name}: {{port: 99}}\n"),
+            Code::Conflict,
+            name,
+            &format!("an edge cannot be called `{name}`"),
+        );
+    }
+    // `retry ratio` stays a metric beside an edge of that name, since no metric is called `ratio`.
+    for name in ["retry", "latency", "failure-db"] {
+        good("    stock: {", &format!("    {name}: {{port: 99}}\n    stock: {{"));
+    }
+}
+
+#[test]
 fn unknown_keys_are_refused_at_every_level() {
     use Code::UnknownKey;
     refused("name:", "Name: x\nname:", UnknownKey, "Name", "a playbook has no key `Name`");

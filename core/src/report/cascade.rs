@@ -14,6 +14,7 @@ use crate::judge::ALPHA;
 use crate::stats::quotient::{self, Estimate};
 use crate::stats::rate_ratio::Tally;
 use crate::stats::{Tails, proportion, trend};
+use crate::wording::decimals;
 
 /// By how many points more requests must fail than in the baseline.
 const LEAST_CHANGE: f64 = 0.05;
@@ -80,7 +81,7 @@ impl Cascade {
 fn told(trouble: Trouble) -> String {
     match trouble {
         Trouble::Failed(during, before) => format!("failed ({} of its requests, {} before)", percent(during), percent(before)),
-        Trouble::Slowed(p50, p99) => format!("was slow (usually {p50:.1} ms, 99% within {p99:.1} ms before)"),
+        Trouble::Slowed(p50, p99) => format!("was slow (usually {} ms, 99% within {} ms before)", decimals(p50, 1), decimals(p99, 1)),
         Trouble::Refused(count) => format!("refused connections ({count} times)"),
     }
 }

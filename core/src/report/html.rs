@@ -44,6 +44,13 @@ pub fn render(run: &Run) -> String {
                     @if !run.faults.is_empty() {
                         section { h2 { "Faults" } (table(&rows::FAULT_HEADS, &rows::faults(run))) }
                     }
+                    @if let Some(guards) = &run.guards {
+                        section {
+                            h2 { "Guards" }
+                            @if guards.is_empty() { p { "none" } }
+                            @for guard in guards { p { code { (guard) } } }
+                        }
+                    }
                     section { h2 { "Traffic by edge and phase" } (table(&rows::EDGE_HEADS, &rows::edges(run))) }
                 }
                 (footing(run))
@@ -58,6 +65,7 @@ fn heading(run: &Run, verdict: &str) -> Markup {
         header {
             h1 { (run.drill.playbook) " " (badge(verdict)) }
             p.meta { (run.drill.started_at) " on " (run.drill.host) ", Linux " (run.drill.kernel) ", " (phases(run)) }
+            @for line in run.drill.description.iter().flat_map(|text| text.lines()) { p { (line) } }
             @if let Some(reason) = &run.drill.aborted { p.note { strong { "Ended early: " } (reason) } }
         }
     }

@@ -6,7 +6,9 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::markup;
 use crate::judge::{self, Evidence, Judgement};
+use crate::plan::parameters;
 use crate::result::{DataQuality, DrillResult};
 
 pub mod connection;
@@ -105,6 +107,9 @@ pub struct Run {
     /// What was shown though no expectation asks for it.
     #[serde(default)]
     pub findings: Vec<FindingView>,
+    /// The guards, as they were written. Results of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guards: Option<Vec<String>>,
     /// The phases as they were.
     pub phases: Vec<PhaseView>,
     /// The faults.
@@ -142,6 +147,8 @@ pub struct Observation {
 pub struct Drill {
     pub id: String,
     pub playbook: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
     pub host: String,
     pub kernel: String,
     pub version: String,
@@ -185,6 +192,9 @@ pub struct PhaseView {
 pub struct FaultView {
     pub kind: String,
     pub target: String,
+    /// What was injected, in words: `503 for 30% of answers`. Results of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<String>,
     pub backend: String,
     pub applied_ns: u64,
     pub removed_ns: Option<u64>,
@@ -228,6 +238,13 @@ pub struct DataQualityView {
 }
 
 impl Run {
+    /// The same with every text fit for a terminal: what would act there unseen stands as U+FFFD. Only the description keeps its lines.
+    #[must_use]
+    pub fn printable(&self) -> Self {
+        let read = serde_json::to_value(self).map(|value| printable(value, "")).and_then(serde_json::from_value);
+        read.expect("texts are exchanged for texts")
+    }
+
     /// From the first phase's begin to the last one's end.
     #[must_use]
     pub fn seconds(&self) -> f64 {
@@ -244,6 +261,7 @@ impl Run {
             drill: Drill {
                 id: result.id.clone(),
                 playbook: result.playbook.clone(),
+                description: result.description.clone(),
                 host: result.host.clone(),
                 kernel: result.kernel.clone(),
                 version: result.version.clone(),
@@ -253,6 +271,7 @@ impl Run {
             verdict: result.verdict.map(|verdict| verdict.as_str().to_owned()),
             expectations: result.judgements.iter().map(ExpectationView::of).collect(),
             findings: Vec::new(),
+            guards: Some(result.guards.clone()),
             phases: phases(result),
             faults: faults(result),
             edges: edge::of_result(result),
@@ -350,6 +369,7 @@ fn faults(result: &DrillResult) -> Vec<FaultView> {
         .map(|fault| FaultView {
             kind: fault.spec.kind.as_str().to_owned(),
             target: fault.spec.to.clone(),
+            parameters: Some(parameters::asked(&fault.spec)),
             backend: fault.backend.as_str().to_owned(),
             applied_ns: fault.applied_ns,
             removed_ns: fault.removed_ns,
@@ -359,6 +379,19 @@ fn faults(result: &DrillResult) -> Vec<FaultView> {
             effective: judge::is_effective(fault, &evidence),
         })
         .collect()
+}
+
+fn printable(value: serde_json::Value, key: &str) -> serde_json::Value {
+    use serde_json::Value;
+    match value {
+        Value::String(text) if key == "description" => Value::String(text.lines().map(markup::terminal).collect::<Vec<_>>().join("\n")),
+        Value::String(text) => Value::String(markup::terminal(&text)),
+        Value::Array(items) => Value::Array(items.into_iter().map(|item| printable(item, key)).collect()),
+        Value::Object(fields) => {
+            Value::Object(fields.into_iter().map(|(key, value)| (markup::terminal(&key), printable(value, &key))).collect())
+        }
+        other => other,
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]

@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 
 use super::json::{ExpectationView, Run};
 use super::markup::xml;
-use super::text;
+use super::{rows, text};
 
 /// The whole of it.
 #[must_use]
@@ -48,10 +48,20 @@ pub fn render(run: &Run) -> String {
     for case in &cases {
         case.write(&drill.playbook, if case.whole_drill { time } else { 0.0 }, &mut out);
     }
-    let findings: Vec<&str> = run.findings.iter().map(|finding| finding.text.as_str()).collect();
-    let _ = writeln!(out, "    <system-out>{}</system-out>", xml(&findings.join("\n")));
+    let _ = writeln!(out, "    <system-out>{}</system-out>", xml(&about(run).join("\n")));
     out.push_str("    <system-err></system-err>\n  </testsuite>\n</testsuites>\n");
     out
+}
+
+/// What was done, the numbers of every expectation, and what was found that no test case asks for.
+///
+/// It belongs to the suite: Ant's schema allows no output in a test case, and nothing at all in one that passed.
+fn about(run: &Run) -> Vec<String> {
+    let description = run.drill.description.iter().flat_map(|text| text.lines()).map(str::to_owned);
+    let faults = run.faults.iter().map(|fault| format!("fault: {}", rows::injected(fault)));
+    let guards = rows::guards(run).map(|guards| format!("guards: {guards}"));
+    let cases = run.expectations.iter().map(|view| format!("{}: {} ({})", view.verdict, view.text, details(view)));
+    description.chain(faults).chain(guards).chain(cases).chain(run.findings.iter().map(|finding| finding.text.clone())).collect()
 }
 
 /// The schema's time has no zone; ours is UTC.
@@ -94,6 +104,11 @@ fn ran(run: &Run) -> Case {
     }
 }
 
+fn details(view: &ExpectationView) -> String {
+    let [_, _, observed, limit, interval, windows, _] = text::row(view);
+    format!("observed {observed}, limit {limit}, 90% interval {interval}, windows {windows}")
+}
+
 impl Case {
     fn of(view: &ExpectationView) -> Self {
         let kind = match view.verdict.as_str() {
@@ -102,13 +117,12 @@ impl Case {
             "inconclusive" => Kind::Skipped,
             _ => Kind::Error,
         };
-        let [_, _, observed, limit, interval, windows, _] = text::row(view);
         Self {
             name: view.text.clone(),
             kind,
             message: view.reason.clone().unwrap_or_else(|| view.verdict.clone()),
             verdict: view.verdict.clone(),
-            details: format!("observed {observed}, limit {limit}, 90% interval {interval}, windows {windows}"),
+            details: details(view),
             whole_drill: false,
         }
     }

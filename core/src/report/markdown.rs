@@ -13,6 +13,9 @@ pub fn render(run: &Run) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
     let _ = writeln!(text, "## {} {}: {}\n", mark(run.verdict.as_deref()), cell(&run.drill.playbook), verdict(run));
+    for line in run.drill.description.iter().flat_map(|text| text.lines()).filter(|line| !line.trim().is_empty()) {
+        let _ = writeln!(text, "{}\n", cell(line.trim()));
+    }
     if let Some(reason) = &run.drill.aborted {
         let _ = writeln!(text, "**The drill ended early:** {}\n", cell(reason));
     }
@@ -24,6 +27,9 @@ pub fn render(run: &Run) -> String {
     }
     if !run.faults.is_empty() {
         table(&mut text, &rows::FAULT_HEADS, rows::faults(run).iter().map(|row| row.to_vec()));
+    }
+    if let Some(guards) = rows::guards(run) {
+        let _ = writeln!(text, "Guards: {}.\n", cell(&guards));
     }
     text.push_str("<details><summary>Traffic by edge and phase</summary>\n\n");
     table(&mut text, &rows::EDGE_HEADS, rows::edges(run).iter().map(|row| row.to_vec()));

@@ -10,6 +10,7 @@ use crate::judge::ALPHA;
 use crate::stats::dispersion;
 use crate::stats::rate_ratio::{self, Tally};
 use crate::stats::{Interval, Tails};
+use crate::wording::decimals;
 
 /// A rise below this factor is not worth a line.
 pub(super) const LEAST: f64 = 1.2;
@@ -46,7 +47,7 @@ impl Risen {
                 format!("rose to {} of its baseline{per} ({lo} to {})", quantity(factor, "x"), quantity(self.interval.hi, "x"))
             }
             Some(factor) => format!("rose to {} of its baseline{per} ({lo} or more)", quantity(factor, "x")),
-            None if self.per_ingress => format!("rose from nothing to {:.3} requests for each that came in", self.rate),
+            None if self.per_ingress => format!("rose from nothing to {} requests for each that came in", decimals(self.rate, 3)),
             None => format!("rose from nothing to {}", quantity(self.rate, "1/s")),
         }
     }

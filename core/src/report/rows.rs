@@ -2,12 +2,13 @@
 
 use super::json::edge::Edge;
 use super::json::{FaultView, Run};
+use crate::wording::decimals;
 
 /// Column heads of [`edges`].
 pub const EDGE_HEADS: [&str; 8] = ["edge", "phase", "requests", "per second", "retries", "failed", "p50 / p99", "TCP retransmits"];
 
 /// Column heads of [`faults`].
-pub const FAULT_HEADS: [&str; 5] = ["fault", "on", "by", "hit", "felt by requests"];
+pub const FAULT_HEADS: [&str; 6] = ["fault", "injected", "on", "by", "hit", "felt by requests"];
 
 /// One row for each edge and phase, transitions left out.
 #[must_use]
@@ -24,11 +25,11 @@ fn edge(edge: &Edge) -> Vec<[String; 8]> {
                 format!("{} ({})", edge.name, edge.role),
                 name.to_owned(),
                 phase.requests.to_string(),
-                phase.qps.map_or_else(unknown, |qps| format!("{qps:.1}")),
+                phase.qps.map_or_else(unknown, |qps| decimals(qps, 1)),
                 phase.retry_ratio.map_or_else(unknown, percent),
                 phase.failed().to_string(),
                 match (phase.latency_ms.p50, phase.latency_ms.p99) {
-                    (Some(p50), Some(p99)) => format!("{p50:.1} / {p99:.1} ms"),
+                    (Some(p50), Some(p99)) => format!("{} / {} ms", decimals(p50, 1), decimals(p99, 1)),
                     _ => unknown(),
                 },
                 phase.tcp_retransmits.to_string(),
@@ -45,11 +46,31 @@ fn phase_order(edge: &Edge) -> Vec<&str> {
 
 /// One row for each fault.
 #[must_use]
-pub fn faults(run: &Run) -> Vec<[String; 5]> {
-    run.faults.iter().map(fault).collect()
+pub fn faults(run: &Run) -> Vec<[String; 6]> {
+    run.faults.iter().map(|view| fault(view, &run.faults)).collect()
 }
 
-fn fault(fault: &FaultView) -> [String; 5] {
+/// `http_status 503 for 30% of answers to store`.
+#[must_use]
+pub fn injected(fault: &FaultView) -> String {
+    let parameters = fault.parameters.as_ref().map(|parameters| format!(" {parameters},")).unwrap_or_default();
+    format!("{}{parameters} to {}", fault.kind, fault.target)
+}
+
+/// The guards in one phrase; `None` if the result does not say.
+#[must_use]
+pub fn guards(run: &Run) -> Option<String> {
+    let guards = run.guards.as_ref()?;
+    Some(if guards.is_empty() { "none".to_owned() } else { guards.join("; ") })
+}
+
+fn fault(fault: &FaultView, all: &[FaultView]) -> [String; 6] {
+    // Requests do not say which of two faults at the same time they felt.
+    let together = all.iter().filter(|other| {
+        let ends = |one: &FaultView| one.removed_ns.unwrap_or(u64::MAX);
+        other.packets_hit > 0 && other.applied_ns < ends(fault) && fault.applied_ns < ends(other)
+    });
+    let is_one_of_several = together.count() > 1;
     let things = if fault.kind == "http_status" { "answers" } else { "packets" };
     let share = if fault.packets_selected == 0 {
         String::new()
@@ -58,11 +79,13 @@ fn fault(fault: &FaultView) -> [String; 5] {
     };
     [
         fault.kind.clone(),
+        fault.parameters.clone().unwrap_or_else(unknown),
         fault.target.clone(),
         fault.backend.clone(),
         format!("{} of {} {things}{share}", fault.packets_hit, fault.packets_selected),
         match (fault.removed_ns, fault.effective) {
             (None, _) => "removal not confirmed".to_owned(),
+            (Some(_), true) if is_one_of_several => "yes, by all together".to_owned(),
             (Some(_), true) => "yes".to_owned(),
             (Some(_), false) => "no".to_owned(),
         },
@@ -100,7 +123,7 @@ pub(super) fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
 
 /// `12.3%`.
 pub(super) fn percent(ratio: f64) -> String {
-    format!("{:.1}%", 100.0 * ratio)
+    format!("{}%", decimals(100.0 * ratio, 1))
 }
 
 /// For a value that is not known.

@@ -26,6 +26,8 @@ fn result() -> DrillResult {
     DrillResult {
         id: "d1".to_owned(),
         playbook: "naive".to_owned(),
+        description: Some("Half of the database's answers become 503".to_owned()),
+        guards: vec!["success ratio < 5% for 3 windows".to_owned()],
         host: "lab".to_owned(),
         kernel: "6.1.0".to_owned(),
         version: "0.1.0".to_owned(),
@@ -54,17 +56,18 @@ fn keys(value: &Value) -> Vec<&str> {
 #[test]
 fn the_keys_of_run_are_the_contract() {
     let run: Value = serde_json::from_str(&json::run(&result())).unwrap();
-    let expected = ["schema", "drill", "verdict", "expectations", "findings", "phases", "faults", "edges", "windows", "data_quality"];
+    let expected =
+        ["schema", "drill", "verdict", "expectations", "findings", "guards", "phases", "faults", "edges", "windows", "data_quality"];
     assert_eq!(keys(&run), expected);
     assert_eq!(run["schema"], "stormdrill/run/1");
-    assert_eq!(keys(&run["drill"]), ["id", "playbook", "host", "kernel", "version", "started_at"]);
+    assert_eq!(keys(&run["drill"]), ["id", "playbook", "description", "host", "kernel", "version", "started_at"]);
     assert_eq!(run["verdict"], "fail");
     let expectation = &run["expectations"][0];
     let expected = ["text", "verdict", "observed", "limit", "unit", "interval", "phase", "windows", "reason"];
     assert_eq!(keys(expectation), expected);
     assert_eq!(expectation["interval"].as_array().unwrap().len(), 2);
     assert_eq!(keys(&run["phases"][0]), ["name", "start_ns", "end_ns"]);
-    let expected = ["kind", "target", "backend", "applied_ns", "removed_ns", "packets_selected", "packets_hit", "effective"];
+    let expected = ["kind", "target", "parameters", "backend", "applied_ns", "removed_ns", "packets_selected", "packets_hit", "effective"];
     assert_eq!(keys(&run["faults"][0]), expected);
     assert_eq!(run["faults"][0]["effective"], true);
     assert_eq!(keys(&run["edges"][0]), ["name", "role", "protocol", "matched_false_rate", "phases"]);
@@ -139,6 +142,22 @@ fn phases_sum_their_windows() {
     let window = &run["windows"][6];
     assert_eq!((window["index"].as_u64(), window["phase"].as_str()), (Some(6), Some("fault")));
     assert_eq!(window["edges"][1]["requests"], 300);
+}
+
+#[test]
+fn what_faults_at_the_same_time_did_is_not_told_apart() {
+    let felt = |result: &DrillResult| {
+        let run = json::read_run(&json::run(result)).unwrap();
+        super::rows::faults(&run).iter().map(|row| row[5].clone()).collect::<Vec<String>>()
+    };
+    let mut two = result();
+    assert_eq!(felt(&two), ["yes"]);
+    two.faults.push(two.faults[0].clone());
+    assert_eq!(felt(&two), ["yes, by all together", "yes, by all together"]);
+    // One after the other.
+    two.faults[1].applied_ns = two.faults[0].removed_ns.unwrap() + 1;
+    two.faults[1].removed_ns = Some(u64::MAX);
+    assert_eq!(felt(&two), ["yes", "yes"]);
 }
 
 #[test]

@@ -50,11 +50,17 @@ impl Burst {
         }
     }
 
+    /// Bins from the first retry to the last.
+    #[must_use]
+    pub const fn bins(self) -> u64 {
+        self.last_bin - self.first_bin + 1
+    }
+
     /// The fullest bin over the mean of all from the first retry to the last; `None` without a retry.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
     pub fn peak_to_mean(self) -> Option<f64> {
-        let bins = (self.last_bin - self.first_bin + 1) as f64;
+        let bins = self.bins() as f64;
         (self.retries > 0).then(|| self.peak as f64 * bins / self.retries as f64)
     }
 }

@@ -78,6 +78,7 @@ struct EdgeCohort {
     failures: BTreeMap<Failure, u64>,
     latency_ns: Sample,
     failure_latency_ns: Sample,
+    waited_ns: Sample,
     attempts_max: u32,
     connect_failures: BTreeMap<ConnectFailure, u64>,
     turned_away: BTreeMap<Status, u64>,
@@ -154,6 +155,9 @@ impl Cohorts {
         }
         if let Some(failure) = outcome.failure() {
             book.fail(failure, lasted_ns);
+            if failure == Failure::ClientAbort {
+                book.waited_ns.push(lasted_ns);
+            }
         }
         book.orphan_ns = book.orphan_ns.saturating_add(orphan_ns);
     }
@@ -211,9 +215,9 @@ impl Cohorts {
         let unanswered = (cohort.open > 0).then_some(open).into_iter().flatten();
         for attempt in unanswered.filter(|attempt| attempt.epoch == epoch && attempt.counts) {
             let age_ns = at_ns.saturating_sub(attempt.start_ns);
-            if let Some(book) = cohort.edges.get_mut(usize::from(attempt.edge.0))
-                && age_ns >= hang_after_ns
-            {
+            let Some(book) = cohort.edges.get_mut(usize::from(attempt.edge.0)) else { continue };
+            book.waited_ns.push(age_ns);
+            if age_ns >= hang_after_ns {
                 book.fail(Failure::Hang, age_ns);
             }
         }
@@ -280,6 +284,7 @@ impl EdgeCohort {
             failures: BTreeMap::new(),
             latency_ns: Sample::new(sample_cap),
             failure_latency_ns: Sample::new(sample_cap),
+            waited_ns: Sample::new(sample_cap),
             attempts_max: 0,
             connect_failures: BTreeMap::new(),
             turned_away: BTreeMap::new(),
@@ -356,6 +361,7 @@ impl EdgeCohort {
             pending: self.attempts.saturating_sub(answered + unanswered),
             latency_ns: self.latency_ns.into_values(),
             failure_latency_ns: self.failure_latency_ns.into_values(),
+            waited_ns: self.waited_ns.into_values(),
             attempts_max: self.attempts_max,
             connect_failures: self.connect_failures,
         }

@@ -13,6 +13,7 @@ use crate::retry::Identity;
 use crate::retry::fingerprint::join;
 use crate::retry::marker::MarkerHeader;
 use crate::status::{ErrorName, Status};
+use crate::track::answer::Answer;
 use crate::track::attempt::{Attempt, Attempts};
 use crate::track::books::{Books, Opening, unanswered};
 use crate::track::cohort::Outcome;
@@ -25,12 +26,16 @@ use crate::track::stats::Mismatches;
 use crate::track::streams::AllStreams;
 use crate::track::warm_up::WarmUps;
 use crate::track::{http, mysql, postgres, redis};
+use crate::window::Failure;
 
 /// The caller on a downstream edge; one for all processes, for now.
 pub(crate) const THIS_HOST: u64 = 0;
 
 /// Errors of logins that are put together at a time, at most; nearly all come in one piece.
 const REFUSALS: usize = 1024;
+
+/// Connections with answers that wait for their end, at most: a server that is asked no more closes soon.
+const HELD: usize = 4096;
 
 /// Where and when an event happened.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +52,25 @@ pub(crate) struct Place {
     pub(crate) at_ns: u64,
 }
 
+/// A response, besides its head.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reply {
+    /// Which one of its connection.
+    pub(crate) index: u32,
+    /// See [`crate::event::ProbeEventKind::ResponseHead`], here and below.
+    pub(crate) status: u16,
+    /// The requester had ended its side before.
+    pub(crate) requester_ended: bool,
+}
+
+/// An answer after the requester had ended its side: whether anybody was there to read it shows when the connection ends.
+#[derive(Debug)]
+struct Held {
+    attempt: Attempt,
+    answer: Answer,
+    at_ns: u64,
+}
+
 /// All connections that are open.
 #[derive(Debug)]
 pub(crate) struct Connections {
@@ -57,6 +81,8 @@ pub(crate) struct Connections {
     statements: Statements,
     /// Errors of logins that have begun and not ended, by connection.
     refusals: HashMap<u64, Partial, ByWord>,
+    /// Answers to requesters that had ended their side, by connection.
+    held: HashMap<u64, Vec<Held>, ByWord>,
     pub(crate) streams: AllStreams,
     next_token: u64,
     cap: usize,
@@ -76,6 +102,7 @@ impl Connections {
             mismatches: Mismatches::default(),
             statements: Statements::default(),
             refusals: HashMap::default(),
+            held: HashMap::default(),
             streams: AllStreams::default(),
             next_token: 0,
             cap: cap.max(1),
@@ -123,7 +150,8 @@ impl Connections {
     }
 
     /// A response's head, or a piece of it.
-    pub(crate) fn response(&mut self, place: Place, index: u32, status: u16, piece: &HeadPiece, books: &mut Books) {
+    pub(crate) fn response(&mut self, place: Place, reply: Reply, piece: &HeadPiece, books: &mut Books) {
+        let Reply { index, status, requester_ended } = reply;
         // A head that was cut may bring no further piece.
         if !piece.complete && !piece.truncated {
             return;
@@ -152,7 +180,11 @@ impl Connections {
         let Some(connection) = self.open.get_mut(&place.conn.0) else { return };
         while let Some(attempt) = connection.pop_if(&mut self.attempts, |attempt| !is_after(attempt.index, request)) {
             if attempt.index == request {
-                books.end(&attempt, Outcome::Answered(answer), place.at_ns);
+                if requester_ended && (self.held.len() < HELD || self.held.contains_key(&place.conn.0)) {
+                    self.held.entry(place.conn.0).or_default().push(Held { attempt, answer, at_ns: place.at_ns });
+                } else {
+                    books.end(&attempt, Outcome::Answered(answer), place.at_ns);
+                }
                 return;
             }
             // A later request was answered, so this one was too.
@@ -208,6 +240,15 @@ impl Connections {
         self.begin_streams(place.conn, books);
         let Some(connection) = self.open.get_mut(&place.conn.0) else { return };
         let edge = connection.edge;
+        let requester_reset = books.role(edge).is_some_and(|role| match role {
+            Role::Ingress => how == Close::PeerReset,
+            Role::Downstream => how == Close::LocalReset,
+        });
+        if requester_reset {
+            for Held { attempt, at_ns, .. } in self.held.remove(&place.conn.0).unwrap_or_default() {
+                books.end(&attempt, Outcome::Failed(Failure::ClientAbort), at_ns);
+            }
+        }
         if let Some(partial) = connection.partial.take() {
             if partial.may_lack_its_end() {
                 self.begin(place, &partial, books);
@@ -330,6 +371,9 @@ impl Connections {
     fn leave(&mut self, conn: ConnId, outcome: Outcome, at_ns: u64, books: &mut Books) {
         self.streams.remove(conn);
         self.refusals.remove(&conn.0);
+        for Held { attempt, answer, at_ns } in self.held.remove(&conn.0).unwrap_or_default() {
+            books.end(&attempt, Outcome::Answered(answer), at_ns);
+        }
         let Some(mut connection) = self.open.remove(&conn.0) else { return };
         if let Some(count) = books.connections(connection.edge) {
             *count = count.saturating_sub(1);

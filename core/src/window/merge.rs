@@ -52,6 +52,7 @@ impl EdgeWindow {
         self.pending += later.pending;
         self.attempts_max = self.attempts_max.max(later.attempts_max);
         extend(&mut self.latency_ns, &later.latency_ns);
+        extend(&mut self.waited_ns, &later.waited_ns);
         extend(&mut self.failure_latency_ns, &later.failure_latency_ns);
     }
 }

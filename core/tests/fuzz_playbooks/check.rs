@@ -15,6 +15,9 @@ const BASE_NS: u64 = 50_000_000;
 const BYTE_NS: u64 = 500;
 const UNOPTIMISED: u64 = if cfg!(debug_assertions) { 15 } else { 1 };
 
+/// How often an input that took longer is tried; the least counts.
+const TRIES: u32 = 5;
+
 /// The input that took longest.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Slow {
@@ -38,6 +41,20 @@ pub(crate) struct Checked {
 /// Panics where a promise is broken.
 pub(crate) fn check(case: &Case) -> Checked {
     let bytes = case.text().len();
+    let (is_good, mut ns) = timed(case);
+    let most = UNOPTIMISED * (BASE_NS + BYTE_NS * bytes as u64);
+    // Whoever shares the processor's caches slows this thread down too, but hardly each time: what is slow is slow whenever it is tried.
+    for _ in 1..TRIES {
+        if ns > most {
+            ns = ns.min(timed(case).1);
+        }
+    }
+    assert!(ns <= most, "{} ms of processor time for {bytes} bytes", ns / 1_000_000);
+    Checked { slow: Slow { ns, bytes, what: case.what() }, is_good }
+}
+
+/// Whether the input is good, and how long it took, nanoseconds of this thread.
+fn timed(case: &Case) -> (bool, u64) {
     let start = clock::now();
     let is_good = match case {
         Case::Playbook(_, text) => playbook(text, &[]),
@@ -51,10 +68,7 @@ pub(crate) fn check(case: &Case) -> Checked {
             read.is_ok()
         }
     };
-    let ns = start.elapsed_ns();
-    let most = UNOPTIMISED * (BASE_NS + BYTE_NS * bytes as u64);
-    assert!(ns <= most, "{} ms of processor time for {bytes} bytes", ns / 1_000_000);
-    Checked { slow: Slow { ns, bytes, what: case.what() }, is_good }
+    (is_good, start.elapsed_ns())
 }
 
 fn playbook(text: &str, overrides: &[(&str, &str)]) -> bool {

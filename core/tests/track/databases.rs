@@ -24,7 +24,7 @@ impl Db {
 
     fn answer(&mut self, ms: u64, conn: u64, index: u32, status: u16, bytes: &[u8]) -> &mut Self {
         let piece = HeadPiece { offset: 0, bytes: bytes.to_vec(), complete: true, truncated: false };
-        let kind = ProbeEventKind::ResponseHead { index, status, piece };
+        let kind = ProbeEventKind::ResponseHead { index, status, requester_ended: false, piece };
         self.scene.tell(spoken(self.protocol, event(STORE, ms, conn, kind)));
         self
     }

@@ -9,7 +9,7 @@ use crate::scene::{MS, STORE, Scene, WEB, event, get, request, response, retries
 fn answer_with(scene: &mut Scene, ms: u64, conn: u64, index: u32, status: u16, headers: &str) {
     let head = format!("HTTP/1.1 {status} X\r\n{headers}\r\n");
     let piece = HeadPiece { offset: 0, bytes: head.into_bytes(), complete: true, truncated: false };
-    let kind = ProbeEventKind::ResponseHead { index, status, piece };
+    let kind = ProbeEventKind::ResponseHead { index, status, requester_ended: false, piece };
     scene.tell(event(scene.edge, ms, conn, kind));
 }
 

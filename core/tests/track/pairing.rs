@@ -4,7 +4,7 @@ use stormdrill_core::event::{Close, HeadPiece, ProbeEventKind};
 use stormdrill_core::track::TrackConfig;
 use stormdrill_core::window::Failure;
 
-use crate::scene::{MS, STORE, Scene, WEB, event, failures, get, request, response, statuses};
+use crate::scene::{MS, STORE, Scene, WEB, event, failures, get, request, response, statuses, whole};
 
 #[test]
 fn a_response_belongs_to_the_request_of_its_number() {
@@ -120,6 +120,30 @@ fn the_way_a_connection_ends_says_what_became_of_its_requests() {
 }
 
 #[test]
+fn an_answer_after_the_requester_has_ended_its_side_counts_if_the_requester_was_there_to_read_it() {
+    let late = |index| {
+        let piece = whole("HTTP/1.1 200 OK\r\n\r\n");
+        ProbeEventKind::ResponseHead { index, status: 200, requester_ended: true, piece }
+    };
+    for (edge, how, is_read) in [
+        (WEB, Close::PeerReset, false),
+        (WEB, Close::Peer, true),
+        (WEB, Close::LocalReset, true),
+        (STORE, Close::LocalReset, false),
+        (STORE, Close::Local, true),
+    ] {
+        let mut scene = Scene::on(edge);
+        scene.get(1, 1, 0, "/a").tell(event(edge, 5, 1, late(0))).close(9, 1, how);
+        let edge = scene.result();
+        let (failed, answered): (&[_], &[_]) = if is_read { (&[], &[("200", 1)]) } else { (&[(Failure::ClientAbort, 1)], &[]) };
+        assert_eq!((failures(&edge).as_slice(), statuses(&edge).as_slice(), edge.pending), (failed, answered, 0), "{how:?}");
+        // When the answer came, not when the connection ended.
+        let times = if is_read { &edge.latency_ns } else { &edge.failure_latency_ns };
+        assert_eq!(times, &[4 * MS], "{how:?}");
+    }
+}
+
+#[test]
 fn a_connection_that_ends_after_its_answers_fails_nothing() {
     let mut scene = Scene::on(STORE);
     scene.get(1, 1, 0, "/").answer(2, 1, 0, 200).close(2, 1, Close::PeerReset);
@@ -199,7 +223,7 @@ fn an_answer_in_pieces_is_one_answer() {
     let mut scene = Scene::on(STORE);
     let piece = |offset, complete| {
         let piece = HeadPiece { offset, bytes: b"HTTP/1.1 200 OK\r\n".to_vec(), complete, truncated: false };
-        ProbeEventKind::ResponseHead { index: 0, status: 200, piece }
+        ProbeEventKind::ResponseHead { index: 0, status: 200, requester_ended: false, piece }
     };
     scene.get(1, 1, 0, "/").tell(event(STORE, 3, 1, piece(0, false))).tell(event(STORE, 6, 1, piece(17, true)));
     let edge = scene.result();
@@ -211,7 +235,7 @@ fn an_answer_in_pieces_is_one_answer() {
 fn an_answer_that_breaks_off_in_its_head_is_none() {
     let mut scene = Scene::on(STORE);
     let piece = HeadPiece { offset: 0, bytes: b"HTTP/1.1 200 OK\r\n".to_vec(), complete: false, truncated: false };
-    scene.get(1, 1, 0, "/").tell(event(STORE, 3, 1, ProbeEventKind::ResponseHead { index: 0, status: 200, piece }));
+    scene.get(1, 1, 0, "/").tell(event(STORE, 3, 1, ProbeEventKind::ResponseHead { index: 0, status: 200, requester_ended: false, piece }));
     scene.close(4, 1, Close::Peer);
     assert_eq!(failures(&scene.result()), [(Failure::NoAnswer, 1)]);
 }

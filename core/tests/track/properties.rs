@@ -96,7 +96,7 @@ fn nonsense() -> impl Strategy<Value = ProbeEvent> {
     let close = prop_oneof![Just(Close::Peer), Just(Close::PeerReset), Just(Close::Local), Just(Close::LocalReset)];
     let kind = (0_u8..5, index, piece, any::<u16>(), close).prop_map(|(kind, index, piece, status, how)| match kind {
         0 | 1 => ProbeEventKind::RequestHead { index, piece },
-        2 | 3 => ProbeEventKind::ResponseHead { index, status, piece },
+        2 | 3 => ProbeEventKind::ResponseHead { index, status, requester_ended: false, piece },
         _ => ProbeEventKind::Closed { how },
     });
     (0_u64..19_999, 0_u64..3, kind).prop_map(|(ms, conn, kind)| event(STORE, ms, conn, kind))
@@ -114,6 +114,7 @@ fn sorted(mut windows: Vec<Window>) -> Vec<Window> {
     for edge in windows.iter_mut().flat_map(|window| &mut window.edges) {
         edge.latency_ns.sort_unstable();
         edge.failure_latency_ns.sort_unstable();
+        edge.waited_ns.sort_unstable();
     }
     windows
 }

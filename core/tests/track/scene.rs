@@ -117,7 +117,7 @@ pub(crate) fn request(edge: EdgeId, ms: u64, conn: u64, index: u32, head: &str) 
 
 pub(crate) fn response(edge: EdgeId, ms: u64, conn: u64, index: u32, status: u16) -> ProbeEvent {
     let piece = whole(&format!("HTTP/1.1 {status} X\r\n\r\n"));
-    event(edge, ms, conn, ProbeEventKind::ResponseHead { index, status, piece })
+    event(edge, ms, conn, ProbeEventKind::ResponseHead { index, status, requester_ended: false, piece })
 }
 
 /// `status` as pairs.

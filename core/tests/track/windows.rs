@@ -117,6 +117,7 @@ fn an_attempt_that_is_open_at_the_horizon_hangs() {
     let edge = &windows[0].edges[1];
     assert_eq!((failures(edge), edge.pending), (vec![(Failure::Hang, 2)], 0));
     assert_eq!(edge.failure_latency_ns.iter().max(), Some(&(14_000 * MS)));
+    assert_eq!((edge.waited_ns.len(), edge.waited_ns.iter().max()), (2, Some(&(14_000 * MS))));
     scene.answer(16_000, 1, 0, 200).get(17_000, 3, 0, "/");
     scene.tracker.finalised(17_000 * MS);
     assert_eq!(scene.tracker.stats().misfits.outcomes, 1, "too late for its window, and counted");

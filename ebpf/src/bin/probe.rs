@@ -100,6 +100,34 @@ pub extern "C" fn glance_at_state(skb: *mut __sk_buff) -> u32 {
     turn::glance_at_state(skb)
 }
 
+/// Whether a record about the packet at hand is left out; see `sampling::Asked`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn leave_out(skb: *mut __sk_buff, what: u32, index: u32, from: u32, to: u32) -> u32 {
+    sampling::of_packet(skb, sampling::Asked { what, index, from, to })
+}
+
+/// The parts of `order`.
+macro_rules! order_parts {
+    ($($name:ident: $part:path;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            #[inline(never)]
+            pub extern "C" fn $name(skb: *mut __sk_buff) -> u32 {
+                $part(skb)
+            }
+        )*
+    };
+}
+
+order_parts! {
+    order_keep: order::keep;
+    order_pass_over: order::pass_over;
+    order_choose: order::choose;
+}
+
+const ORDER: order::Parts = order::Parts { keep: order_keep, pass_over: order_pass_over, choose: order_choose };
+
 /// Segments that reach a socket.
 #[cgroup_skb(ingress)]
 pub fn probe_ingress(ctx: SkBuffContext) -> i32 {
@@ -140,7 +168,7 @@ called! {
     postgres_ingress, postgres_egress: |ctx, incoming, programs| hook::read_on::<Postgres>(ctx, programs, burst_postgres);
     passive_ingress, passive_egress: |ctx, incoming, programs| hook::read_on::<Passive>(ctx, programs, burst_passive);
     detect_ingress, detect_egress: |ctx, incoming, programs| detect::look(ctx, programs);
-    order_ingress, order_egress: |ctx, incoming, programs| order::put_in_order(ctx, programs);
+    order_ingress, order_egress: |ctx, incoming, programs| order::put_in_order(ctx, programs, &ORDER);
     adopt_ingress, adopt_egress: |ctx, incoming, programs| hook::adopt(ctx, incoming, programs, wait_for_state);
 }
 

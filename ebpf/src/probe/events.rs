@@ -11,7 +11,7 @@ use stormdrill_wire::{
     recogniser::Piece,
 };
 
-use crate::{count, maps::EVENTS, packet::within, rings};
+use crate::{count, leave_out, maps::EVENTS, packet::within, rings, sampling::Asked};
 
 /// A record with data.
 #[repr(C)]
@@ -159,6 +159,9 @@ pub trait Fetch {
     /// # Safety
     /// `to` must have room for `N` bytes.
     unsafe fn copy<const N: usize>(&self, from: u32, to: *mut u8, len: u32) -> bool;
+
+    /// Whether a record of them is left out, since others of the kind are told of; 0 if not. A call of a function that the verifier goes through once.
+    fn leaves_out(&self, asked: Asked) -> u32;
 }
 
 /// Where the bytes of a record are.
@@ -189,6 +192,11 @@ impl Fetch for Source {
             let offset = self.payload + from.wrapping_sub(self.seq);
             bpf_skb_load_bytes(self.skb.cast(), offset, to.cast(), within::<N>(len)) == 0
         }
+    }
+
+    #[inline(always)]
+    fn leaves_out(&self, asked: Asked) -> u32 {
+        leave_out(self.skb, asked.what, asked.index, asked.from, asked.to)
     }
 }
 

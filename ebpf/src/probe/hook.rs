@@ -140,9 +140,10 @@ pub fn read_on<M: Recogniser>(ctx: &SkBuffContext, programs: &ProgramArray, burs
     unsafe {
         if let Some(conn) = conns::of(skb) {
             observe::<M>(ctx, Scratch::of(skb), conn, programs, burst);
+            end_turn(ctx, conn);
         }
     }
-    leave(ctx)
+    PASS
 }
 
 /// Gives a connection without state one if it can, and then has its packet looked at.

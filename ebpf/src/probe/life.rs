@@ -190,7 +190,10 @@ unsafe fn how(book: *const Book) -> u16 {
     // SAFETY: the caller's pointer is into socket storage.
     unsafe {
         let first = (*book).life & (Book::LOCAL_FIRST | Book::PEER_FIRST);
-        if first & Book::LOCAL_FIRST != 0 {
+        // A client that has ended its side and then resets what it is sent was gone, and not waiting for its answer.
+        if (*book).role == role::INGRESS && first & Book::PEER_FIRST != 0 && (*book).seen_in & Book::RST != 0 {
+            close::PEER_RESET
+        } else if first & Book::LOCAL_FIRST != 0 {
             close::LOCAL
         } else if first & Book::PEER_FIRST != 0 {
             close::PEER

@@ -11,47 +11,102 @@ use stormdrill_wire::{
 use crate::{
     conns, count,
     events::{Sender, Subject},
-    hook::{self, program},
+    hook::{self, Called, program},
     packet::within,
     rings,
     scratch::{Scratch, stage, then},
 };
 
-/// Keeps the segment, if it is to be kept; then has read what can be. Lets the packet pass.
-#[inline(always)]
-pub fn put_in_order(ctx: &SkBuffContext, programs: &ProgramArray) -> i32 {
-    put(ctx, programs);
-    hook::leave(ctx)
+/// The parts of the work, each a function that the verifier goes through once: a segment's way through all of them would be looked at for every
+/// way to get there, and what a ring holds is eight stretches that each may be anywhere.
+pub struct Parts {
+    pub keep: Called,
+    pub pass_over: Called,
+    pub choose: Called,
 }
 
+/// Keeps the segment, if it is to be kept; then has read what can be. Lets the packet pass.
 #[inline(always)]
-fn put(ctx: &SkBuffContext, programs: &ProgramArray) {
+pub fn put_in_order(ctx: &SkBuffContext, programs: &ProgramArray, parts: &Parts) -> i32 {
     let skb: *mut __sk_buff = ctx.as_ptr().cast();
-    let Some(conn) = conns::of(skb) else {
-        return;
-    };
-    // SAFETY: the context; `conn` is a non-null value of the storage map.
+    // SAFETY: the context; the array holds programs of this type only.
     unsafe {
         let scratch = Scratch::of(skb);
-        let side = scratch.side();
-        let book = &raw mut (*conn).book;
-        let flow = (&raw mut (*conn).flows).cast::<Flow>().add(side);
-        let key = (*book).cookie << 1 | side as u64;
         if scratch.stage() == stage::SEGMENT {
-            keep(skb, scratch, book, flow, key);
+            (parts.keep)(skb);
         }
         if scratch.stage() == stage::RING {
-            choose(scratch, book, flow, key);
+            (parts.pass_over)(skb);
+            (parts.choose)(skb);
         }
         if scratch.stage() != stage::ENTRY {
             programs.tail_call(ctx, program::MAIN);
         }
     }
+    hook::leave(ctx)
+}
+
+/// What a part works on.
+struct Site {
+    scratch: Scratch,
+    book: *mut Book,
+    flow: *mut Flow,
+    /// Of the ring.
+    key: u64,
+}
+
+impl Site {
+    /// `None` if the packet's connection has no state; then there is nothing to be done, and the stage says so.
+    #[inline(always)]
+    fn of(skb: *mut __sk_buff) -> Option<Self> {
+        // SAFETY: the context; a non-null value of the storage map.
+        unsafe {
+            let scratch = Scratch::of(skb);
+            let Some(conn) = conns::of(skb) else {
+                scratch.set_stage(stage::ENTRY);
+                return None;
+            };
+            let side = scratch.side();
+            let book = &raw mut (*conn).book;
+            let flow = (&raw mut (*conn).flows).cast::<Flow>().add(side);
+            Some(Self { scratch, book, flow, key: (*book).cookie << 1 | side as u64 })
+        }
+    }
+}
+
+/// The first part: keeps the segment at hand.
+#[inline(always)]
+pub fn keep(skb: *mut __sk_buff) -> u32 {
+    if let Some(site) = Site::of(skb) {
+        // SAFETY: into socket storage.
+        unsafe { keep_segment(skb, site.scratch, site.book, site.flow, site.key) };
+    }
+    0
+}
+
+/// The second: gives up what will not come.
+#[inline(always)]
+pub fn pass_over(skb: *mut __sk_buff) -> u32 {
+    if let Some(site) = Site::of(skb) {
+        // SAFETY: into socket storage.
+        unsafe { pass_over_missing(site.scratch, site.book, site.flow, rings::get(site.key), site.key) };
+    }
+    0
+}
+
+/// The third: chooses what is to be read.
+#[inline(always)]
+pub fn choose(skb: *mut __sk_buff) -> u32 {
+    if let Some(site) = Site::of(skb) {
+        // SAFETY: into socket storage.
+        unsafe { choose_at_mark(site.scratch, site.flow, site.key) };
+    }
+    0
 }
 
 /// Keeps the segment at hand. The stage then says whether it, or the ring, is to be read next.
 #[inline(always)]
-unsafe fn keep(skb: *mut __sk_buff, scratch: Scratch, book: *mut Book, flow: *mut Flow, key: u64) {
+unsafe fn keep_segment(skb: *mut __sk_buff, scratch: Scratch, book: *mut Book, flow: *mut Flow, key: u64) {
     // SAFETY: the caller's pointers are into socket storage.
     unsafe {
         let (seq, mark) = (scratch.seq(), (*flow).mark);
@@ -104,11 +159,10 @@ unsafe fn missed(book: *const Book, flow: *const Flow, side: usize) {
 
 /// Chooses what the ring has at the mark; without any, what follows. A stage of `ENTRY` is the end.
 #[inline(always)]
-unsafe fn choose(scratch: Scratch, book: *mut Book, flow: *mut Flow, key: u64) {
+unsafe fn choose_at_mark(scratch: Scratch, flow: *mut Flow, key: u64) {
     // SAFETY: the caller's pointers are into socket storage.
     unsafe {
         let ring = rings::get(key);
-        pass_over(scratch, book, flow, ring, key);
         let mark = (*flow).mark;
         if !ring.is_null() {
             let end = (*ring).ranges.end_from(mark);
@@ -135,7 +189,7 @@ unsafe fn choose(scratch: Scratch, book: *mut Book, flow: *mut Flow, key: u64) {
 /// Gives up what is missing and will not come. What leaves a socket passes its hook in order, under the socket's lock, so nothing of
 /// it can still be on its way; and of what arrives, nothing that TCP has acknowledged.
 #[inline(always)]
-unsafe fn pass_over(scratch: Scratch, book: *mut Book, flow: *mut Flow, ring: *mut Ring, key: u64) {
+unsafe fn pass_over_missing(scratch: Scratch, book: *mut Book, flow: *mut Flow, ring: *mut Ring, key: u64) {
     // SAFETY: the caller's pointers are into socket storage, or null in the case of the ring.
     unsafe {
         let mark = (*flow).mark;

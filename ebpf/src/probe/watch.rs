@@ -2,7 +2,7 @@
 
 use aya_ebpf::bindings::__sk_buff;
 use stormdrill_wire::{
-    abi::{EdgeCounters, MAX_NAMED_EDGES, Settings, health, outcome, protocol},
+    abi::{EdgeCounters, EventHeader, MAX_NAMED_EDGES, Settings, health, outcome, protocol},
     conn::{Book, side},
     flow::Flow,
     read::Sink,
@@ -13,7 +13,7 @@ use crate::{
     count,
     events::{Fetch, Sender, Source, Subject},
     job::OnFlow,
-    sampling,
+    sampling::Asked,
     scratch::Scratch,
     tls,
 };
@@ -95,10 +95,10 @@ pub unsafe fn take_down<F: Fetch>(
             return;
         }
         let source = fetch((*flow).stretch.source);
-        if flags & Settings::SAMPLES != 0 && sampling::leaves_out(note, piece, book, &source) {
+        if flags & Settings::SAMPLES != 0 && source.leaves_out(Asked::of(note, piece)) != 0 {
             return;
         }
-        let subject = Subject { kind: note.kind, index: note.index, status: note.status, flags: note.flags };
+        let subject = Subject { kind: note.kind, index: note.index, status: note.status, flags: note.flags | ended(book) };
         let sender = Sender { epoch, counters };
         if note.bare {
             sender.bare(book, subject);
@@ -107,6 +107,19 @@ pub unsafe fn take_down<F: Fetch>(
         let here = (*flow).stretch.end.wrapping_sub(piece.to);
         let body = if note.body > here { here } else { note.body };
         sender.piece(&source, book, subject, piece, body, &raw mut (*flow).stretch.scratch);
+    }
+}
+
+/// Which sides have ended, as flags of a record. By arithmetic: branches would be followed by the verifier.
+///
+/// # Safety
+/// `book` must point into a map.
+#[inline(always)]
+unsafe fn ended(book: *const Book) -> u8 {
+    // SAFETY: the caller's pointer.
+    unsafe {
+        let (local, peer) = ((*book).seen_out & Book::FIN, (*book).seen_in & Book::FIN);
+        local * (EventHeader::LOCAL_ENDED / Book::FIN) + peer * (EventHeader::PEER_ENDED / Book::FIN)
     }
 }
 

@@ -128,6 +128,12 @@ impl Playbook {
         run_until_valid(scene, &path, &self.name, &[])
     }
 
+    /// As [`run`](Self::run), again if the machine held it up: for moments that can come more than once.
+    pub(crate) fn run_again(&self, scene: &Scene, mut each: impl FnMut(Moment<'_>) -> Result<()>) -> Result<Outcome> {
+        let path = scene.write(&format!("{}.yaml", self.name), &self.text())?;
+        until_valid(&self.name, || run_file(scene, &path, &self.name, &[], &mut each))
+    }
+
     /// Runs it with requests of a client of their own in the baseline and in the fault phase, so that each phase has exactly these.
     pub(crate) fn run_with_requests(&self, scene: &Scene, mut client: impl FnMut(&str) -> Result<()>) -> Result<Outcome> {
         self.run(scene, |moment| match moment {
@@ -142,14 +148,19 @@ const TRIES: u32 = 3;
 
 /// As [`run_file`], for a drill to which it does not matter how often it is done.
 pub(crate) fn run_until_valid(scene: &Scene, playbook: &std::path::Path, name: &str, set: &[(String, String)]) -> Result<Outcome> {
+    until_valid(name, || run_file(scene, playbook, name, set, |_| Ok(())))
+}
+
+/// Does it again while it says `invalid`.
+pub(crate) fn until_valid(name: &str, mut run: impl FnMut() -> Result<Outcome>) -> Result<Outcome> {
     for _ in 1..TRIES {
-        let outcome = run_file(scene, playbook, name, set, |_| Ok(()))?;
+        let outcome = run()?;
         if outcome.verdict() != "invalid" {
             return Ok(outcome);
         }
         say::step(format!("{name}: invalid, so it is done again: {}", outcome.reasons()));
     }
-    run_file(scene, playbook, name, set, |_| Ok(()))
+    run()
 }
 
 /// Runs a playbook's file.
@@ -204,12 +215,14 @@ impl Outcome {
 
     /// Requests on an edge in all windows, those between two phases too.
     pub(crate) fn all_requests(&self, edge: &str) -> u64 {
+        self.all(edge, "/requests")
+    }
+
+    /// A count of an edge in all windows, by its JSON pointer.
+    pub(crate) fn all(&self, edge: &str, pointer: &str) -> u64 {
         let windows = self.json["windows"].as_array().into_iter().flatten();
-        windows
-            .flat_map(|window| window["edges"].as_array().into_iter().flatten())
-            .filter(|one| one["name"] == edge)
-            .filter_map(|one| one["requests"].as_u64())
-            .sum()
+        let edges = windows.flat_map(|window| window["edges"].as_array().into_iter().flatten()).filter(|one| one["name"] == edge);
+        edges.filter_map(|one| one.pointer(pointer)?.as_u64()).sum()
     }
 
     /// An edge's counts in each window of a phase.
@@ -232,6 +245,11 @@ impl Outcome {
     /// Requests that their client gave up.
     pub(crate) fn aborts(&self, edge: &str, phase: &str) -> Result<u64> {
         self.phase(edge, phase)?["failures"]["client_abort"].as_u64().context("no count of client aborts")
+    }
+
+    /// Connects that were refused.
+    pub(crate) fn refused(&self, edge: &str, phase: &str) -> Result<u64> {
+        self.phase(edge, phase)?["connect_failures"]["refused"].as_u64().context("no count of refused connects")
     }
 
     /// A number of an edge in a phase, by its JSON pointer.
@@ -268,6 +286,19 @@ impl Outcome {
         self.json["expectations"][index]["observed"].as_f64()
     }
 
+    /// Whether each window has the requests and the share of retries of each edge, of which some are ingress and some downstream.
+    fn has_series(&self) -> bool {
+        let edges = self.json["edges"].as_array().map_or(&[][..], Vec::as_slice);
+        let windows = self.json["windows"].as_array().map_or(&[][..], Vec::as_slice);
+        let has = |window: &Value, edge: &Value| {
+            let found = window["edges"].as_array().into_iter().flatten().find(|one| one["name"] == edge["name"]);
+            found.is_some_and(|one| one["requests"].is_u64() && one.get("retry_ratio").is_some())
+        };
+        ["ingress", "downstream"].iter().all(|role| edges.iter().any(|edge| edge["role"] == *role))
+            && !windows.is_empty()
+            && windows.iter().all(|window| edges.iter().all(|edge| has(window, edge)))
+    }
+
     /// The drill for the page, with the verdict that it should have.
     pub(crate) fn drill(&self, what: impl Into<String>, expected: &str) -> Drill {
         let lines = self.json["expectations"].as_array().into_iter().flatten().map(line).collect();
@@ -277,6 +308,7 @@ impl Outcome {
             expected: expected.to_owned(),
             verdict: self.verdict().to_owned(),
             lines,
+            has_series: self.has_series(),
         }
     }
 }

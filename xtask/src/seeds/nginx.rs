@@ -6,7 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
+use super::drill::Outcome;
 use super::process::Process;
+use super::result::Section;
 use super::scene::{Scene, address};
 use crate::command;
 
@@ -67,6 +69,12 @@ impl Nginx {
     pub(crate) fn entries(&self) -> Result<Vec<Entry>> {
         let text = fs::read_to_string(&self.log).with_context(|| format!("cannot read {}", self.log.display()))?;
         Ok(text.lines().filter_map(entry).collect())
+    }
+
+    /// Puts what we counted on the edge `store`, over the whole drill, beside the access log of this server, which is the store.
+    pub(crate) fn compare_calls(&self, section: &mut Section, what: impl Into<String>, outcome: &Outcome) -> Result<()> {
+        section.count(what, outcome.all_requests("store"), "the store's access log", self.entries()?.len() as u64);
+        Ok(())
     }
 
     /// How often the error log has a text.

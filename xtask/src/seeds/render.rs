@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use super::claims::{ARTICLES, CLAIMS};
 use super::result::{Section, Table, Verdict};
 use super::systems;
-use crate::{command, paths, say};
+use crate::{paths, say};
 
 /// Where the last whole run of each system is kept.
 pub(crate) fn results() -> PathBuf {
@@ -26,16 +26,15 @@ pub(crate) fn page() -> Result<()> {
         };
         sections.push(serde_json::from_str(&text).with_context(|| format!("{} is not what a run writes", path.display()))?);
     }
-    let kernel = command::capture(std::process::Command::new("uname").arg("-r"))?;
     let page = paths::workspace().join("docs/seeds.md");
-    fs::write(&page, text(&sections, kernel.trim())).with_context(|| format!("cannot write {}", page.display()))?;
+    fs::write(&page, text(&sections)).with_context(|| format!("cannot write {}", page.display()))?;
     say::step(format!("wrote {}", page.display()));
     Ok(())
 }
 
-fn text(sections: &[Section], kernel: &str) -> String {
+fn text(sections: &[Section]) -> String {
     let mut page = String::from(INTRODUCTION);
-    page.push_str(&format!("\nThe host's kernel was {kernel}.\n\n## The claims\n\n"));
+    page.push_str("\n## The claims\n\n");
     for (letter, about) in ARTICLES {
         page.push_str(&format!("Claims {letter} are of an article {about}.\n"));
     }
@@ -93,7 +92,9 @@ fn overall(verdicts: impl Iterator<Item = Verdict>) -> Option<Verdict> {
 }
 
 fn describe(section: &Section) -> String {
-    let mut text = format!("\n## {}\n\n`cargo xtask seeds --only {}`; {}.\n", section.title, section.name, section.versions.join(", "));
+    let kernel = if section.kernel.is_empty() { String::new() } else { format!("; the host's kernel was {}", section.kernel) };
+    let versions = section.versions.join(", ");
+    let mut text = format!("\n## {}\n\n`cargo xtask seeds --only {}`; {versions}{kernel}.\n", section.title, section.name);
     for paragraph in &section.story {
         text.push_str(&format!("\n{paragraph}\n"));
     }

@@ -9,6 +9,9 @@ pub(crate) struct Section {
     pub(crate) title: String,
     /// What ran, with versions.
     pub(crate) versions: Vec<String>,
+    /// The release of the host's kernel at the time.
+    #[serde(default)]
+    pub(crate) kernel: String,
     /// Paragraphs before the tables.
     pub(crate) story: Vec<String>,
     pub(crate) tables: Vec<Table>,
@@ -19,6 +22,9 @@ pub(crate) struct Section {
     pub(crate) counts: Vec<Count>,
     /// What to configure so that the drill passes: paragraphs of Markdown.
     pub(crate) advice: Vec<String>,
+    /// What went wrong besides drills and counts: such a section is not kept either.
+    #[serde(skip)]
+    pub(crate) wrong: Vec<String>,
     /// Why nothing was run, if so: such a section is not kept.
     #[serde(skip)]
     pub(crate) skipped: Option<String>,
@@ -62,6 +68,9 @@ pub(crate) struct Drill {
     pub(crate) expected: String,
     pub(crate) verdict: String,
     pub(crate) lines: Vec<Line>,
+    /// Whether its result has requests at the ingress and downstream and the share of retries, in every window.
+    #[serde(skip)]
+    pub(crate) has_series: bool,
 }
 
 /// One expectation of a drill.
@@ -91,9 +100,10 @@ impl Section {
             format!("{} came out {} and not {}: {}", drill.what, drill.verdict, drill.expected, lines.join("; "))
         });
         let counts = self.counts.iter().filter(|count| count.ours != count.theirs);
-        drills
-            .chain(counts.map(|count| format!("{}: we counted {}, {} says {}", count.what, count.ours, count.source, count.theirs)))
-            .collect()
+        let counts = counts.map(|count| format!("{}: we counted {}, {} says {}", count.what, count.ours, count.source, count.theirs));
+        // A run without a drill and without a count cannot go wrong, so it says nothing.
+        let empty = (self.drills.is_empty() && self.counts.is_empty()).then(|| "nothing was asserted".to_owned());
+        drills.chain(counts).chain(self.wrong.clone()).chain(empty).collect()
     }
 
     /// One of which nothing was run.
@@ -153,11 +163,20 @@ mod tests {
     #[test]
     fn a_wrong_verdict_and_an_unequal_count_are_problems() {
         let mut section = Section::default();
+        assert_eq!(section.problems(), ["nothing was asserted"]);
         section.count("calls", 3, "the log", 3);
         assert!(section.problems().is_empty());
         section.count("calls", 3, "the log", 4);
-        let drill = Drill { what: "x".into(), playbook: String::new(), expected: "pass".into(), verdict: "fail".into(), lines: Vec::new() };
+        let drill = Drill {
+            what: "x".into(),
+            playbook: String::new(),
+            expected: "pass".into(),
+            verdict: "fail".into(),
+            lines: Vec::new(),
+            has_series: true,
+        };
         section.drills.push(drill);
-        assert_eq!(section.problems().len(), 2);
+        section.wrong.push("a drill that did not end".into());
+        assert_eq!(section.problems().len(), 3);
     }
 }

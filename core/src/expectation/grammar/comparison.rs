@@ -1,15 +1,24 @@
 //! The comparison between a metric and its limit.
 
 use super::super::Op;
-use super::super::metric::Row;
+use super::super::metric::{Row, Unit};
 use super::{GrammarError, GrammarErrorKind, Reader};
 
 /// Reads one of `<`, `<=`, `≤`, `>`, `>=`, `≥`.
 pub(super) fn read(reader: &mut Reader<'_>, row: &Row) -> Result<Op, GrammarError> {
-    let example = if reader.words.len() > reader.at { "<=".to_owned() } else { format!("<= {}", row.example()) };
+    let usual = row.usual_op(reader.guard);
+    let example = if reader.words.len() > reader.at { usual.to_owned() } else { row.demand(reader.guard) };
     let Some(word) = reader.peek().filter(|word| word.is_sign()) else {
         return Err(in_words(reader).unwrap_or_else(|| reader.expected("a comparison", &example)));
     };
+    let signs: String = reader.words.iter().skip(reader.at).map_while(|word| word.is_sign().then_some(word.text.as_str())).collect();
+    if signs != word.text {
+        let start = reader.at;
+        reader.at += reader.words.iter().skip(start).take_while(|word| word.is_sign()).count();
+        let error = GrammarError::new(GrammarErrorKind::Syntax, reader.range(start), "a comparison is written without spaces");
+        let error = error.advice("write `<`, `<=`, `>` or `>=`");
+        return Err(if ["<=", ">=", "=<", "=>"].contains(&signs.as_str()) { error.replace(sorted(&signs)) } else { error });
+    }
     let op = match word.text.as_str() {
         "<" => Op::Less,
         "<=" | "≤" => Op::AtMost,
@@ -17,18 +26,44 @@ pub(super) fn read(reader: &mut Reader<'_>, row: &Row) -> Result<Op, GrammarErro
         ">=" | "≥" => Op::AtLeast,
         other => {
             let message = format!("`{other}` is no comparison here");
-            let write = if other.starts_with(['>', '≥']) || other == "=>" { ">=" } else { "<=" };
             let error = GrammarError::new(GrammarErrorKind::Syntax, word.range.clone(), message);
-            return Err(error.advice("write `<`, `<=`, `>` or `>=`").replace(write));
+            let error = error.advice("write `<`, `<=`, `>` or `>=`");
+            return Err(match other {
+                "=<" | "=>" => error.replace(sorted(other)),
+                // Nothing measured equals a limit: what is meant is that it is no worse.
+                "=" | "==" => error.replace(usual),
+                _ => error,
+            });
         }
     };
     reader.at += 1;
     Ok(op)
 }
 
+/// Refuses what nothing that can be measured satisfies: more than all of a share, less than nothing.
+pub(super) fn possible(reader: &Reader<'_>, start: usize, row: &Row, op: Op, value: f64) -> Result<(), GrammarError> {
+    let (message, write) = match op {
+        Op::Greater if row.unit == Unit::Share && value >= 1.0 => ("no share is above 100%", ">="),
+        Op::Less if value <= 0.0 => ("nothing measured is below zero", "<="),
+        _ => return Ok(()),
+    };
+    let what = if reader.guard { "this guard could never trip" } else { "this could never pass" };
+    let error = GrammarError::new(GrammarErrorKind::OutOfRange, reader.range(start), format!("{message}: {what}"));
+    let sign = reader.words.get(start).map_or(0..0, |word| word.range.clone());
+    Err(error.replace_in(sign, write))
+}
+
+/// `=>` as `>=`.
+fn sorted(signs: &str) -> &'static str {
+    if signs.contains('>') { ">=" } else { "<=" }
+}
+
 /// A comparison that was written in words.
 fn in_words(reader: &mut Reader<'_>) -> Option<GrammarError> {
-    let phrases: [(&[&str], &str); 12] = [
+    let phrases: [(&[&str], &str); 15] = [
+        (&["by", "at", "most"], "<="),
+        (&["by", "no", "more", "than"], "<="),
+        (&["no", "less", "than"], ">="),
         (&["at", "most"], "<="),
         (&["no", "more", "than"], "<="),
         (&["up", "to"], "<="),

@@ -14,8 +14,10 @@ pub struct GrammarError {
     pub message: String,
     /// What to do.
     pub advice: Option<String>,
-    /// What to put at `range` instead.
+    /// What to put there instead: the line then reads.
     pub replace: Option<String>,
+    /// Where it belongs, if not at `range`.
+    pub replace_at: Option<Range<usize>>,
 }
 
 /// The ways in which a line can be wrong.
@@ -39,7 +41,7 @@ pub enum GrammarErrorKind {
 
 impl GrammarError {
     pub(super) fn new(kind: GrammarErrorKind, range: Range<usize>, message: impl Into<String>) -> Self {
-        Self { kind, range, message: message.into(), advice: None, replace: None }
+        Self { kind, range, message: message.into(), advice: None, replace: None, replace_at: None }
     }
 
     pub(super) fn advice(mut self, advice: impl Into<String>) -> Self {
@@ -50,5 +52,11 @@ impl GrammarError {
     pub(super) fn replace(mut self, text: impl Into<String>) -> Self {
         self.replace = Some(text.into());
         self
+    }
+
+    /// What to put somewhere else than where the error is.
+    pub(super) fn replace_in(mut self, range: Range<usize>, text: impl Into<String>) -> Self {
+        self.replace_at = Some(range);
+        self.replace(text)
     }
 }

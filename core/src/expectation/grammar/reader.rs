@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::super::metric::{METRICS, Row, Unit};
 use super::super::value;
 use super::super::words::{self, Word};
-use super::{GrammarError, GrammarErrorKind};
+use super::{GrammarError, GrammarErrorKind, mend};
 use crate::units::{UnitError, share};
 
 /// The line, and how far it has been read.
@@ -15,11 +15,13 @@ pub(super) struct Reader<'a> {
     pub(super) words: Vec<Word>,
     /// Position of the next word.
     pub(super) at: usize,
+    /// It is a guard: it trips where an expectation would fail.
+    pub(super) guard: bool,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(line: &'a str) -> Self {
-        Self { line, words: words::split(line), at: 0 }
+        Self { line, words: words::split(line), at: 0, guard: false }
     }
 
     pub(super) fn peek(&self) -> Option<&Word> {
@@ -60,14 +62,18 @@ impl<'a> Reader<'a> {
         self.at += words;
         parse(&text).map_err(|error| {
             let refused = GrammarError::new(GrammarErrorKind::Value, self.range(start), error.to_string());
-            refused.advice(error.advice()).replace(error.write.first().cloned().unwrap_or_else(|| example.to_owned()))
+            let write = mend::rewritten(&text, &error);
+            match write.first().cloned() {
+                Some(first) => refused.advice(UnitError { write, ..error }.advice()).replace(first),
+                None => refused,
+            }
         })
     }
 
     /// A limit in the metric's unit.
     pub(super) fn limit(&mut self, row: &Row) -> Result<f64, GrammarError> {
         let text = self.peek_quantity().map(|(text, _)| text).unwrap_or_default();
-        self.quantity(row.example(), |text| value::parse(text, row.unit)).map_err(|mut error| {
+        self.quantity(row.usual_limit(self.guard), |text| value::parse(text, row.unit)).map_err(|mut error| {
             let percent = row.unit != Unit::Share && share::parse_any(&text).is_ok();
             let other = METRICS.iter().any(|other| value::parse(&text, other.unit).is_ok());
             let number = value::parse(&text, Unit::Count).is_ok();

@@ -3,7 +3,7 @@
 use super::super::Metric;
 use super::super::metric::{METRICS, Qualified, Qualifier, Row};
 use super::super::words::Word;
-use super::{GrammarError, GrammarErrorKind, Reader};
+use super::{GrammarError, GrammarErrorKind, Reader, meant};
 use crate::edge::{EdgeSpec, Role};
 use crate::expectation::RetryBase;
 use crate::wording::nearest;
@@ -43,7 +43,7 @@ pub(super) fn read(reader: &mut Reader<'_>, edges: &[EdgeSpec]) -> Result<Subjec
 }
 
 /// The metric with the longest name that starts at a word, and its length in words.
-fn row_at(reader: &Reader<'_>, start: usize) -> Option<(&'static Row, usize)> {
+pub(super) fn row_at(reader: &Reader<'_>, start: usize) -> Option<(&'static Row, usize)> {
     let words = reader.words.get(start..)?;
     (1..=words.len().min(4)).rev().find_map(|length| {
         let name = joined(&words[..length]);
@@ -64,26 +64,48 @@ fn qualified(reader: &mut Reader<'_>, row: &Row) -> Result<Qualified, GrammarErr
             if reader.skip(&["of", "first"]) {
                 with.base = RetryBase::First;
             } else if !reader.skip(&["of", "all"]) && reader.skip(&["of"]) {
-                return Err(reader.expected("`first` or `all`", "first"));
+                let near = reader.peek().and_then(|word| Some((word.range.clone(), nearest(&word.text, ["first", "all"])?)));
+                let error = reader.expected("`first` or `all`", "first");
+                return Err(match near {
+                    Some((range, near)) => error.replace_in(range, near),
+                    None => error,
+                });
             }
         }
         Qualifier::Quantile => {
             let Some(word) = reader.peek().filter(|word| word.text.starts_with('p')) else {
-                return Err(reader.expected("a quantile", "p99"));
+                let number = reader.peek().and_then(|word| Some((word.range.clone(), bare_quantile(&word.text)?)));
+                let error = reader.expected("a quantile", "p99");
+                return Err(match number {
+                    Some((range, quantile)) => error.replace_in(range, quantile),
+                    None => error,
+                });
             };
-            let percent = format!("{}%", &word.text[1..]);
-            match crate::units::share::parse(&percent) {
-                Ok(quantile) if quantile > 0.0 && quantile < 1.0 => with.quantile = quantile,
-                _ => {
+            match quantile(&word.text[1..]) {
+                Some(quantile) => with.quantile = quantile,
+                None => {
                     let message = format!("`{}` is no quantile", crate::wording::excerpt(&word.text));
                     let error = GrammarError::new(GrammarErrorKind::Value, word.range.clone(), message);
-                    return Err(error.advice("write `p50`, `p90`, `p99` or `p99.9`").replace("p99"));
+                    return Err(error.advice("write `p50`, `p90`, `p99` or `p99.9`: above 0 and below 100, with at most four decimals"));
                 }
             }
             reader.at += 1;
         }
     }
     Ok(with)
+}
+
+/// Reads a quantile in percent, as finely as any drill has answers to tell it.
+fn quantile(percent: &str) -> Option<f64> {
+    let decimals = percent.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let quantile = crate::units::share::parse(&format!("{percent}%")).ok()?;
+    (quantile > 0.0 && quantile < 1.0 && decimals <= 4).then_some(quantile)
+}
+
+/// `99`, `99%` or `99th` where `p99` belongs.
+fn bare_quantile(word: &str) -> Option<String> {
+    let number = word.trim_end_matches('%').trim_end_matches("th");
+    quantile(number).map(|_| format!("p{number}"))
 }
 
 /// Whether there is an edge that has the metric.
@@ -135,6 +157,9 @@ fn not_understood(reader: &Reader<'_>, edge: Option<&EdgeSpec>, edges: &[EdgeSpe
             at..at
         }
     };
+    if let Some(error) = meant::otherwise_said(reader, &phrase, skipped) {
+        return error;
+    }
     // A metric behind words that are no edge: the edge is what is wrong.
     let tail = (1..phrase.len()).find(|at| row_at(reader, *at).is_some());
     if let Some(at) = tail.filter(|_| edge.is_none()) {
@@ -172,7 +197,14 @@ fn nearest_metric(name: &str, edge: Option<&EdgeSpec>) -> Option<String> {
     let fits = |row: &&Row| edge.is_none_or(|edge| row.roles.contains(&edge.role));
     // `qps` alone is what the edge's role makes of it.
     let part = || here().filter(fits).find(|row| row.name.to_lowercase().split(' ').any(|word| word == name));
-    let near = nearest(name, here().filter(fits).map(|row| row.name));
+    let sorted = |name: &str| {
+        let name = name.to_lowercase();
+        let mut words: Vec<&str> = name.split(' ').collect();
+        words.sort_unstable();
+        words.join(" ")
+    };
+    let turned = here().filter(fits).find(|row| sorted(row.name) == sorted(name)).map(|row| row.name);
+    let near = turned.or_else(|| nearest(name, here().filter(fits).map(|row| row.name)));
     let row = near.and_then(|near| here().find(|row| row.name == near)).or_else(part)?;
     let quantile = if row.qualifier == Qualifier::Quantile { quantile } else { String::new() };
     Some(format!("{}{quantile}", row.name))

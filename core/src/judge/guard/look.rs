@@ -7,17 +7,21 @@ use crate::stats::rate_ratio::Tally;
 use crate::stats::{Tails, poisson};
 
 /// The look, and the side on which its evidence lies for the metric to be on `side` of `limit`. `None` for a number that
-/// is a fact: there is nothing to prove.
+/// does not add up over windows, or is a fact: then there is nothing to prove.
 pub(super) fn look(sample: &Sample, limit: f64, side: Side) -> Option<(Look, Side)> {
     match sample {
         Sample::Rate { tally, phi } => Some((count(*tally, limit, *phi), side)),
         Sample::Share(share) => Some((of_share(*share, share.unscaled(limit)), side)),
         // Dear successes are rare ones.
         Sample::Cost(share) => Some((of_share(*share, (1.0 / limit).min(1.0)), opposite(side))),
-        Sample::Latency { sorted, quantile } => {
-            let slower = sorted.iter().filter(|ns| **ns as f64 / 1e9 > limit).count() as f64;
+        Sample::Latency { times, quantile } => {
+            let (least, most) = times.longer_than(limit);
+            let slower = match side {
+                Side::Above => least,
+                Side::Below => most,
+            };
             // The p99 is above the limit if more than one of a hundred is.
-            Some((Look::Share { hits: slower, of: sorted.len() as f64, limit: 1.0 - quantile }, side))
+            Some((Look::Share { hits: slower as f64, of: times.len() as f64, limit: 1.0 - quantile }, side))
         }
         Sample::Amplification { judged, baseline } => {
             let sum =
@@ -35,6 +39,8 @@ pub(super) fn look(sample: &Sample, limit: f64, side: Side) -> Option<(Look, Sid
         | Sample::ShareRatio { .. }
         | Sample::LatencyRatio { .. }
         | Sample::Variation(_)
+        | Sample::Layers(_)
+        | Sample::Peak { .. }
         | Sample::Exact { .. } => None,
     }
 }

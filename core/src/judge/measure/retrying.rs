@@ -2,13 +2,21 @@
 
 use super::{Gap, Scene, of_edge};
 use crate::expectation::RetryBase;
+use crate::judge::ALPHA;
 use crate::judge::sample::{Sample, Share};
 use crate::retry::matching::{self, FALSE_RATE_LIMIT};
+use crate::stats::{Tails, quantile};
 use crate::track::burst::Burst;
 use crate::window::{EdgeWindow, Window};
 
 /// Fewer pauses do not tell how they are spread.
 const FEWEST_PAUSES: usize = 30;
+
+/// Fewer retries do not tell whether they come in bursts.
+const FEWEST_RETRIES: u64 = 30;
+
+/// A typical pause shorter than this is none: it is the time that a program takes to go on. Nanoseconds.
+const SHORTEST_PAUSE_NS: u64 = 5_000_000;
 
 /// Retries among attempts, less those that the baseline shows to be none.
 ///
@@ -47,28 +55,41 @@ pub(super) fn count(scene: Scene<'_>, of: fn(&EdgeWindow) -> u64) -> f64 {
 /// How the pauses before first retries are spread.
 ///
 /// # Errors
-/// Without enough of them.
+/// Without enough of them, or where they are so short that the client does not pause at all.
 pub(super) fn jitter(scene: Scene<'_>) -> Result<Sample, Gap> {
-    let pauses: Vec<u64> = of_edge(scene.edge, scene.judged).flat_map(|(_, edge)| edge.first_gaps_ns.iter().copied()).collect();
+    let mut pauses: Vec<u64> = of_edge(scene.edge, scene.judged).flat_map(|(_, edge)| edge.first_gaps_ns.iter().copied()).collect();
     match pauses.len() {
         0 if super::none_kept(scene.edge, scene.judged) => Err(Gap::NoneKept(scene.phase)),
         0 => Err(Gap::NoRetry(scene.phase)),
         few @ ..FEWEST_PAUSES => Err(Gap::FewPauses { pauses: few, least: FEWEST_PAUSES }),
-        _ => Ok(Sample::Variation(pauses)),
+        _ => {
+            pauses.sort_unstable();
+            match quantile::estimate(&pauses, 0.5, Tails::each(ALPHA)) {
+                Some(median) if median.value < SHORTEST_PAUSE_NS => {
+                    let is_shown = median.hi.is_some_and(|hi| hi < SHORTEST_PAUSE_NS);
+                    Err(Gap::AtOnce { micros: median.value / 1000, is_shown })
+                }
+                _ => Ok(Sample::Variation(pauses)),
+            }
+        }
     }
 }
 
 /// The fullest hundredth of a second over the mean.
 ///
 /// # Errors
-/// Without a retry, or where they were sampled: fewer look more crowded.
+/// Without enough retries, or where they were sampled: fewer look more crowded.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share, in hundredths")]
-pub(super) fn peak_to_mean(scene: Scene<'_>) -> Result<f64, Gap> {
+pub(super) fn peak_to_mean(scene: Scene<'_>) -> Result<Sample, Gap> {
     if super::is_of_a_share(scene.edge, scene.judged) {
         return Err(Gap::OfAShare((100.0 * super::kept(scene.edge, scene.judged)).round() as u32));
     }
     let all = of_edge(scene.edge, scene.judged).fold(Burst::NONE, |sum, (_, edge)| sum.and(edge.burst));
-    all.peak_to_mean().ok_or(Gap::NoRetry(scene.phase))
+    match all.retries {
+        0 => Err(Gap::NoRetry(scene.phase)),
+        few @ ..FEWEST_RETRIES => Err(Gap::FewRetries { retries: few, least: FEWEST_RETRIES }),
+        _ => Ok(Sample::Peak { peak: all.peak as f64, of: all.retries as f64, bins: all.bins() as f64 }),
+    }
 }
 
 /// A sum that is known only where requests say until when somebody waits.

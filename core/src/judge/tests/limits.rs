@@ -138,6 +138,8 @@ fn success_ratio_counts_the_unanswered_both_ways() {
     assert!((got.observed.unwrap() - 1.0).abs() < 1e-12);
     assert!(got.interval.unwrap().0 < 0.85, "{got:?}");
     check("all of them", &Drill::usual(seen(100), seen(100)), &at_least(1.0), Pass, "");
+    let open = check("half of them without an outcome", &Drill::usual(seen(100).pending(50), seen(100)), &at_least(1.0), Inconclusive, "");
+    assert!(open.reason.unwrap().contains("300 requests had no outcome"));
     check("all but one", &Drill::usual(seen(100).failures(1), seen(100)), &at_least(1.0), Fail, "");
 }
 

@@ -132,8 +132,50 @@ fn a_slow_fall_is_a_recovery_under_way_with_its_time() {
     }
     let (verdict, reason) = judged(&drill);
     assert_eq!(verdict, Verdict::Pass, "{reason}");
-    // From 187 attempts at the end of the last window to 110 at 1.5 a second.
-    assert!(reason.contains("attempts per request falls") && reason.contains("back in 51.667 s"), "{reason}");
+    // From 75% at the end of the last window to 95% at 0.2 points a second; attempts are back sooner.
+    assert!(reason.contains("success rises") && reason.contains("back in 100 s"), "{reason}");
+}
+
+/// Twelve windows after the fault, in which of a hundred requests so many fail after so many milliseconds.
+fn after(failures: fn(u64) -> u64, latency_ns: fn(u64) -> u64) -> Drill {
+    let mut drill = Drill::usual(seen(100).failures(100), seen(100));
+    drill.windows.truncate(12);
+    for step in 0..12 {
+        let down = seen(100).failures(failures(step));
+        drill = drill.window(PhaseName::Recovery, &[down, down]);
+        for edge in drill.windows.last_mut().into_iter().flat_map(|window| &mut window.edges) {
+            edge.latency_ns = vec![latency_ns(step); 100];
+        }
+    }
+    drill
+}
+
+#[test]
+fn errors_that_come_quicker_are_no_recovery() {
+    let (verdict, reason) = judged(&after(|_| 100, |step| (500 - 40 * step) * 1_000_000));
+    assert_eq!(verdict, Verdict::Fail, "{reason}");
+    assert!(reason.contains("success stays at 0%"), "{reason}");
+}
+
+#[test]
+fn a_recovery_that_takes_weeks_is_none() {
+    // All succeed, but so slowly, and with so many retries, that it is not back; times fall by a microsecond a window.
+    let mut drill = after(|_| 0, |step| 500_000_000 - 1_000 * step);
+    for window in drill.windows.iter_mut().filter(|window| window.phase == PhaseName::Recovery) {
+        window.edges[1].retries.matched = 50;
+    }
+    let (verdict, reason) = judged(&drill);
+    assert_eq!(verdict, Verdict::Inconclusive, "{reason}");
+    assert!(reason.contains("back, and the retries are not") && reason.contains("it would take more than 1200 s"), "{reason}");
+}
+
+#[test]
+fn a_recovered_service_with_few_requests_is_told_what_it_lacks() {
+    let few = seen(25);
+    let drill = Drill::new().windows(PhaseName::Baseline, 12, few, few).windows(PhaseName::Fault, 6, few, few.failures(10));
+    let (verdict, reason) = judged(&drill.windows(PhaseName::Recovery, 12, few, few));
+    assert_eq!(verdict, Verdict::Inconclusive, "{reason}");
+    assert!(reason.contains("success is 100%") && reason.contains("fewer than 30 requests"), "{reason}");
 }
 
 #[test]

@@ -211,14 +211,79 @@ fn a_burst_of_retries_stands_out_of_their_mean() {
         for n in 0..100 {
             edge.burst.add(n * 100_000_000);
             if n == 0 {
-                (0..9).for_each(|_| edge.burst.add(0));
+                (0..39).for_each(|_| edge.burst.add(0));
             }
         }
     });
     let (verdict, observed) = judged(&drill, &db(Metric::RetryPeakToMean, Op::AtMost, 10.0));
     assert_eq!(verdict, Verdict::Fail);
-    close(observed, 10.0 * 991.0 / 654.0);
+    close(observed, 40.0 * 991.0 / 834.0);
     assert_eq!(judged(&changed(|_| {}), &db(Metric::RetryPeakToMean, Op::AtMost, 10.0)).0, Verdict::Pass, "no retry, no burst");
+}
+
+#[test]
+fn a_peak_that_chance_makes_of_few_retries_is_no_burst() {
+    let mut random = crate::stats::simulation::Random::seeded(8);
+    let (mut failed, mut highest) = (0, 0.0_f64);
+    for _ in 0..100 {
+        let mut drill = Drill::usual(seen(100), seen(100));
+        // One a second on average, each when it likes.
+        for window in drill.windows.iter_mut().filter(|window| window.phase == PhaseName::Fault) {
+            let (start_ns, edge) = (window.start_ns, &mut window.edges[1]);
+            let mut times: Vec<u64> = (0..1_000).filter(|_| random.happens(0.01)).collect();
+            times.sort_unstable();
+            times.iter().for_each(|ms| edge.burst.add(start_ns + ms * 10_000_000));
+        }
+        let (verdict, observed) = judged(&drill, &db(Metric::RetryPeakToMean, Op::AtMost, 10.0));
+        failed += u32::from(verdict == Verdict::Fail);
+        highest = highest.max(observed.unwrap_or(0.0));
+    }
+    assert!(failed <= 5 && highest > 50.0, "{failed} of 100, {highest}");
+    let few = changed(|edge| (0..4).for_each(|_| edge.burst.add(0))).judge(&db(Metric::RetryPeakToMean, Op::AtMost, 10.0));
+    assert_eq!(few.verdict, Verdict::Inconclusive, "{few:?}");
+    assert!(few.reason.is_some_and(|reason| reason.contains("24 retries are too few")));
+    // A thousand that are spread evenly show that none stand out.
+    let even = changed(|edge| (0..1000).for_each(|n| edge.burst.add(n * 10_000_000)));
+    assert_eq!(judged(&even, &db(Metric::RetryPeakToMean, Op::AtMost, 10.0)).0, Verdict::Pass);
+}
+
+#[test]
+fn a_client_that_does_not_pause_has_no_jitter() {
+    // A thirtieth of a millisecond to three milliseconds: what a scheduler makes of no pause at all.
+    let noise = changed(|edge| edge.first_gaps_ns = (1..40).map(|n| n * n * 2_000).collect());
+    let judgement = noise.judge(&db(Metric::BackoffJitter, Op::AtLeast, 0.1));
+    assert_eq!(judgement.verdict, Verdict::Fail, "{judgement:?}");
+    assert!(judgement.reason.is_some_and(|reason| reason.starts_with("retries come at once")));
+    assert_eq!(noise.judge(&db(Metric::BackoffJitter, Op::AtMost, 0.1)).verdict, Verdict::Inconclusive);
+}
+
+#[test]
+fn false_matches_make_no_layer_and_many_windows_no_false_alarm() {
+    let none = limit(None, Metric::LayersRetrying, Op::AtMost, 0.0);
+    let alike = seen(1000).retries(18);
+    let drill = Drill::new().windows(PhaseName::Baseline, 6, seen(1000), alike).windows(PhaseName::Fault, 6, seen(1000), alike);
+    assert_eq!(drill.judge(&none).verdict, Verdict::Pass, "{:?}", drill.judge(&none));
+    // What is too alike cannot be told.
+    let alike = seen(1000).retries(50);
+    let drill = Drill::new().windows(PhaseName::Baseline, 6, seen(1000), alike).windows(PhaseName::Fault, 6, seen(1000), alike);
+    assert_eq!(drill.judge(&none).verdict, Verdict::Inconclusive, "{:?}", drill.judge(&none));
+    let mut random = crate::stats::simulation::Random::seeded(7);
+    let mut failed = 0;
+    for _ in 0..100 {
+        // Two edges on the limit: one retry to a hundred first attempts.
+        let mut drill =
+            Drill::new().windows(PhaseName::Baseline, 6, seen(100), seen(100)).windows(PhaseName::Fault, 30, seen(100), seen(100));
+        drill.edges.push(crate::edge::EdgeSpec { name: "cache".to_owned(), ..drill.edges[1].clone() });
+        for window in &mut drill.windows {
+            let more = window.edges[1].clone();
+            window.edges.push(more);
+            for edge in window.edges.iter_mut().skip(1).filter(|_| window.phase == PhaseName::Fault) {
+                edge.retries.matched = (0..100).map(|_| u64::from(random.happens(1.0 / 101.0))).sum();
+            }
+        }
+        failed += u32::from(drill.judge(&in_every_window(none.clone())).verdict == Verdict::Fail);
+    }
+    assert!(failed <= 5, "{failed} of 100");
 }
 
 #[test]

@@ -87,6 +87,32 @@ fn says_when_nothing_had_to_recover() {
 }
 
 #[test]
+fn coming_back_to_nothing_shows_nothing() {
+    let drill = |before: Seen, after: Seen, web: Seen| {
+        Drill::new().windows(PhaseName::Baseline, 6, seen(100), before).windows(PhaseName::Fault, 6, seen(100), before).windows(
+            PhaseName::Recovery,
+            3,
+            web,
+            after,
+        )
+    };
+    let judged = |drill: &Drill, metric| {
+        let got = drill.judge(&recovers(metric, None, Within::Windows(2)));
+        (got.verdict, got.reason.unwrap_or_default())
+    };
+    let (none, calm) = (seen(0), seen(100));
+    for metric in [Metric::Goodput, Metric::DownstreamQps] {
+        let (verdict, reason) = judged(&drill(none, none, calm), metric);
+        assert_eq!(verdict, Inconclusive, "{metric:?}: {reason}");
+        // Nobody asks any more.
+        let (verdict, reason) = judged(&drill(calm, none, none), metric);
+        assert_eq!((verdict, reason.as_str()), (Inconclusive, "no request was seen in the recovery phase"), "{metric:?}");
+    }
+    let (verdict, reason) = judged(&drill(calm.failures(100), calm, calm), Metric::Goodput);
+    assert!(verdict == Inconclusive && reason.contains("zero in the baseline") && reason.contains("recovers to"), "{reason}");
+}
+
+#[test]
 fn other_metrics_recover_too() {
     let calm = seen(100);
     let drill = |recovery: Seen| {

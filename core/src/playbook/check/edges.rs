@@ -4,6 +4,7 @@ use super::super::fields::{self, Fields, Keys};
 use super::super::node::Entry;
 use super::super::problem::{Code, Draft, Place, Problems};
 use crate::edge::{Cidr, EdgeSpec, OTHER, PortRange, Protocol, Role};
+use crate::expectation::metric;
 use crate::units::{UnitErrorKind, net};
 use crate::wording::nearest;
 
@@ -23,6 +24,13 @@ pub(super) fn check(entry: &Entry, role: Role, edges: &mut Vec<EdgeSpec>, proble
         if name == OTHER {
             let draft = Draft::new(Code::Conflict, &key.place, "an edge cannot be called `other`");
             problems.report(draft.advice("`other` stands for the traffic of no edge").replace("others"));
+            continue;
+        }
+        let taken = metric::begun_by(&name).or((name == "not").then_some("not metastable"));
+        if let Some(metric) = taken {
+            let draft = Draft::new(Code::Conflict, &key.place, format!("an edge cannot be called `{name}`"));
+            let draft = draft.label(format!("an expectation of `{metric}` could be of this edge"));
+            problems.report(draft.advice("give it a longer name").replace(format!("{name}-{}", role.as_str())));
             continue;
         }
         if let Some(other) = edges.iter().find(|edge| edge.name == name && edge.role != role) {

@@ -131,7 +131,14 @@ fn draft(place: &Place, item: &Node, error: GrammarError) -> Draft {
     }
     match error.replace {
         // A place that stands for the whole item cannot take a replacement for a part of it.
-        Some(text) if *place != item.place || place.start + error.range.end == place.end => draft.replace(text),
+        Some(text) if *place != item.place || place.start + error.range.end == place.end => {
+            // The line's own begin in its source; a place is never before it.
+            let line = place.start.saturating_sub(if *place == item.place { 0 } else { error.range.start });
+            match error.replace_at {
+                Some(at) => draft.replace_at(Place { start: line + at.start, end: line + at.end, ..place.clone() }, text),
+                None => draft.replace(text),
+            }
+        }
         _ => draft,
     }
 }

@@ -9,6 +9,7 @@ use crate::report::{risen, text::quantity};
 use crate::stats::quotient::{self, Estimate};
 use crate::stats::rate_ratio::{self, Tally};
 use crate::stats::{Tails, dispersion, proportion};
+use crate::wording::decimals;
 
 const FAULT: &str = "fault";
 
@@ -73,7 +74,28 @@ fn per_ingress((was, before): (&Edge, &Run), (is, after): (&Edge, &Run)) -> Opti
         let sum = risen::total(&risen::tallies(edge, run, FAULT));
         Tally { count: sum.count / phi, exposure: sum.exposure / phi }
     };
-    Some(rate(format!("{}: requests per ingress request", was.name), tally(was, before), tally(is, after)))
+    let mut row = rate(format!("{}: requests per ingress request", was.name), tally(was, before), tally(is, after));
+    // Fewer because more of what is asked, or of who asks, failed are no gain.
+    if row.change == Change::Better && (suffers(was, is) || callers(before, after).any(|(was, is)| suffers(was, is))) {
+        row.change = Change::Unknown;
+    }
+    Some(row)
+}
+
+/// The ingress edges that both drills have.
+fn callers<'a>(before: &'a Run, after: &'a Run) -> impl Iterator<Item = (&'a Edge, &'a Edge)> {
+    let ingress = before.edges.iter().filter(|edge| edge.role == "ingress");
+    ingress.filter_map(|was| Some((was, after.edges.iter().find(|is| is.name == was.name && is.role == was.role)?)))
+}
+
+/// Whether more failed under the fault than before, requests or connects.
+fn suffers(was: &Edge, is: &Edge) -> bool {
+    let (Some(was), Some(is)) = (was.phases.get(FAULT), is.phases.get(FAULT)) else {
+        return false;
+    };
+    let connects = |phase: &EdgePhase| Tally { count: phase.failed_connects() as f64, exposure: phase.requests as f64 };
+    share(String::new(), failed(was), failed(is)).change == Change::Worse
+        || rate(String::new(), connects(was), connects(is)).change == Change::Worse
 }
 
 fn retries(phase: &EdgePhase) -> (u64, u64) {
@@ -124,7 +146,7 @@ fn rate(what: String, was: Tally, is: Tally) -> Row {
     } else {
         Change::Unknown
     };
-    let spelled = |tally: Tally| if tally.exposure > 0.0 { format!("{:.3}", tally.rate()) } else { unknown() };
+    let spelled = |tally: Tally| if tally.exposure > 0.0 { decimals(tally.rate(), 3) } else { unknown() };
     Row { what, before: spelled(was), after: spelled(is), change }
 }
 

@@ -6,6 +6,7 @@ use super::lines::{self, Line};
 use super::plot::{self, COLOURS, Shade, Shape};
 use crate::report::json::{ExpectationView, Run};
 use crate::report::text::quantity;
+use crate::wording::decimals;
 
 /// All charts.
 pub(super) fn all(run: &Run) -> Markup {
@@ -85,7 +86,7 @@ fn numbers(run: &Run, drawn: &[Line], unit: &str) -> Markup {
                                 td { (window.phase) }
                                 @for line in drawn {
                                     td {
-                                        @if let Some(value) = line.values.get(index).copied().flatten() { (format!("{value:.1}")) " " (unit) }
+                                        @if let Some(value) = line.values.get(index).copied().flatten() { (decimals(value, 1)) " " (unit) }
                                         @else { "-" }
                                     }
                                 }
@@ -105,10 +106,11 @@ pub(super) fn interval(view: &ExpectationView) -> Markup {
     };
     let left = lo.min(limit).min(0.0);
     let right = hi.max(limit).max(observed);
-    if right <= left {
+    let span = (right - left) * 1.06;
+    // Ends so far apart that their distance is no number are not drawn.
+    if right <= left || !span.is_finite() {
         return html! {};
     }
-    let span = (right - left) * 1.06;
     let at = |value: f64| (value - left) / span * 1000.0;
     let wide = (at(hi) - at(lo)).max(3.0);
     let label = format!("interval {} to {}, limit {}", quantity(lo, &view.unit), quantity(hi, &view.unit), quantity(limit, &view.unit));

@@ -4,7 +4,7 @@ use super::result;
 use crate::report::compare::{self, Change};
 use crate::report::json::Run;
 use crate::report::json::finding::FindingView;
-use crate::report::{html, junit, markdown, risen};
+use crate::report::{html, junit, markdown, risen, text};
 
 fn run() -> Run {
     Run::of(&result())
@@ -39,6 +39,86 @@ fn finding() -> FindingView {
         seen_after_s: None,
         retries_of_rise: None,
         text: String::new(),
+    }
+}
+
+/// One that passed, with what its edges do not show of it.
+fn passed() -> Run {
+    let mut run = run();
+    for view in &mut run.expectations {
+        view.verdict = "pass".to_owned();
+        view.reason = None;
+    }
+    run.verdict = Some("pass".to_owned());
+    run
+}
+
+#[test]
+fn every_report_says_what_was_injected_and_what_guarded_it() {
+    let run = passed();
+    let parameters = run.faults[0].parameters.clone().unwrap();
+    assert!(parameters.contains('%'), "{parameters}");
+    for report in [markdown::render(&run), junit::render(&run), html::render(&run), crate::report::json::write_run(&run)] {
+        for said in [parameters.as_str(), "Half of the database", "5% for 3 windows"] {
+            assert!(report.contains(said), "{said}: {report}");
+        }
+    }
+    // An earlier version's result says neither, and claims neither.
+    let mut older = run;
+    (older.guards, older.drill.description, older.faults[0].parameters) = (None, None, None);
+    let text = crate::report::json::write_run(&older);
+    assert!(!["\"guards\"", "\"description\"", "\"parameters\""].iter().any(|key| text.contains(key)), "{text}");
+    assert_eq!(crate::report::json::read_run(&text).unwrap(), older);
+    assert!(!markdown::render(&older).contains("Guards") && !junit::render(&older).contains("guards:"));
+}
+
+#[test]
+fn nothing_in_a_result_acts_on_a_terminal() {
+    let mut run = hostile();
+    run.drill.description = Some("one\u{1b}[2J\ntwo\u{202e}".to_owned());
+    let text = "\u{1b}]0;title\u{7}\u{0}\u{2066}".to_owned();
+    for phase in run.edges[0].phases.values_mut() {
+        phase.status.insert(text.clone(), 1);
+    }
+    run.guards = Some(vec![text]);
+    let shown = run.printable();
+    assert_eq!(shown.drill.description.as_deref(), Some("one\u{FFFD}[2J\ntwo\u{FFFD}"));
+    let written = format!("{shown:?}");
+    assert!(!["\\u{1b}", "\\u{7}", "\\0", "\\u{202e}", "\\u{2066}"].iter().any(|bad| written.contains(bad)), "{written}");
+    assert_eq!(run_of_numbers(&shown), run_of_numbers(&run));
+}
+
+/// The numbers of a result, which no cleaning may touch.
+fn run_of_numbers(run: &Run) -> (Vec<Option<f64>>, Vec<u64>) {
+    (run.expectations.iter().map(|view| view.observed).collect(), run.windows.iter().map(|window| window.start_ns).collect())
+}
+
+#[test]
+fn small_numbers_are_not_rounded_away() {
+    let mut run = passed();
+    let view = &mut run.expectations[0];
+    (view.unit, view.observed, view.limit) = ("1/s".to_owned(), Some(0.05), Some(0.04));
+    view.interval = Some([Some(0.001_234), Some(0.2)]);
+    let row = text::row(&run.expectations[0]);
+    assert_eq!([row[2].as_str(), &row[3], &row[4]], ["0.05/s", "0.04/s", "0.0012/s to 0.2/s"]);
+    assert_eq!(text::quantity(0.000_432_1, "s"), "0.00043 s");
+    assert_eq!(text::quantity(0.000_012, "ratio"), "0.0012%");
+}
+
+#[test]
+fn a_bar_that_no_number_can_place_is_not_drawn() {
+    let mut run = passed();
+    let view = &mut run.expectations[0];
+    (view.observed, view.limit, view.interval) = (Some(0.0), Some(1e308), Some([Some(-1e308), Some(1e308)]));
+    assert!(!html::render(&run).contains("NaN"));
+}
+
+#[test]
+fn junit_has_the_numbers_of_what_passed() {
+    let text = junit::render(&passed());
+    let out = text.split("<system-out>").nth(1).unwrap();
+    for said in ["pass: ", "observed 200%, limit 20%, 90% interval ", ", windows 0-11 (fault)"] {
+        assert!(out.contains(said), "{said}: {out}");
     }
 }
 
@@ -182,6 +262,20 @@ fn a_drill_compared_with_itself_shows_no_difference() {
     for what in ["verdict", "db: latency p99", "web: latency p50", "db: requests per ingress request", "db: retries after the fault"] {
         assert!(named.contains(&what), "{what}: {named:?}");
     }
+}
+
+#[test]
+fn fewer_requests_in_an_outage_are_not_called_better() {
+    let what = "db: requests per ingress request";
+    let change = |before: &Run, after: &Run| compare::rows(before, after).into_iter().find(|row| row.what == what).map(|row| row.change);
+    let before = run();
+    let mut after = before.clone();
+    for window in after.windows.iter_mut().filter(|window| window.phase == "fault") {
+        window.edges[1].requests /= 5;
+    }
+    assert_eq!(change(&before, &after), Some(Change::Better));
+    *after.edges[0].phases.get_mut("fault").unwrap().failures.get_mut("hang").unwrap() = 500;
+    assert_eq!(change(&before, &after), Some(Change::Unknown));
 }
 
 #[test]

@@ -9,12 +9,14 @@ use stormdrill_wire::{
     recogniser::{Note, Piece, Window},
 };
 
-use super::{Key, held};
+use super::{Key, held, read::leave_out_tls};
 use crate::{
     events::Fetch,
     job::OnFlow,
     packet::{Chunk, within},
-    rings, watch,
+    rings,
+    sampling::Asked,
+    watch,
 };
 
 /// Where the bytes are: in the process's buffer, or held back.
@@ -74,10 +76,12 @@ impl Payload for Bytes {
 }
 
 /// The bytes of a record.
-struct Source {
-    origin: Origin,
+pub struct Source {
+    pub origin: Origin,
+    /// The thread.
+    pub task: u64,
     /// See `flow::Stretch`.
-    source: u32,
+    pub source: u32,
 }
 
 impl Fetch for Source {
@@ -96,11 +100,18 @@ impl Fetch for Source {
             bpf_probe_read_user(to.cast(), within::<N>(len), from as *const _) == 0
         }
     }
+
+    #[inline(always)]
+    fn leaves_out(&self, asked: Asked) -> u32 {
+        leave_out_tls(self.task, asked.what, asked.index, asked.from, asked.to)
+    }
 }
 
 /// Books what a run finds.
 pub struct Watch {
     pub origin: Origin,
+    /// The thread.
+    pub task: u64,
     pub book: *mut Book,
     pub flow: *mut Flow,
     pub side: usize,
@@ -119,7 +130,9 @@ impl Sink for Watch {
         // SAFETY: `book` and `flow` point into the map of sessions.
         unsafe {
             let count_protocol = |counters, protocol| count_protocol(self.book, counters, protocol);
-            watch::take_down(note, piece, self.book, self.flow, count_protocol, |source| Source { origin: self.origin, source });
+            watch::take_down(note, piece, self.book, self.flow, count_protocol, |source| {
+                Source { origin: self.origin, task: self.task, source }
+            });
         }
     }
 

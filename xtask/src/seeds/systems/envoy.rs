@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use self::server::{Envoy, Settings};
-use crate::seeds::drill::Playbook;
+use crate::seeds::drill::{Moment, Playbook, until_valid};
 use crate::seeds::nginx::Nginx;
 use crate::seeds::result::{Section, Table, Verdict};
 use crate::seeds::scene::Scene;
@@ -27,10 +27,29 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
     if !scene.short {
         policy(scene, &mut section)?;
         timeouts(scene, &mut section)?;
+        orphans(scene, &mut section)?;
         retry_after(scene, &mut section)?;
         verdicts(scene, &mut section)?;
     }
     Ok(section)
+}
+
+/// Counters of Envoy, whose differences are a drill's.
+#[derive(Default)]
+struct Own {
+    calls: u64,
+    retries: u64,
+    refused: u64,
+}
+
+impl Own {
+    fn of(envoy: &Envoy) -> Result<Self> {
+        Ok(Self {
+            calls: envoy.counter("cluster.store.upstream_rq_total")?,
+            retries: envoy.counter("cluster.store.upstream_rq_retry")?,
+            refused: envoy.counter("cluster.store.upstream_rq_retry_overflow")?,
+        })
+    }
 }
 
 /// A store that fails at once, or after half a second, at three rates.
@@ -56,16 +75,41 @@ fn budget(scene: &Scene, section: &mut Section) -> Result<()> {
         let store = scene.store(if is_slow { &["--delay", "500ms"] } else { &[] })?;
         let settings = Settings { per_try: "2s", ..Settings::default() };
         let envoy = Envoy::new(scene, store.port, &settings)?;
-        let load =
-            scene.load(envoy.port, &["--rate", &format!("{rate}/s"), "--duration", "300s", "--arrivals", "poisson", "--timeout", "10s"])?;
-        let outcome = Playbook::new(&format!("budget-{}", number + 1))
+        let playbook = Playbook::new(&format!("budget-{}", number + 1))
             .ingress("web", envoy.port)
             .downstream("store", store.port)
             .window("1s")
-            .phases(scene.choose(["3s", "15s", "3s"], ["2s", "6s", "1s"]))
-            .fault("{http_status: {status: 503, share: 100%}, to: store}")
-            .run_until_valid(scene)?;
-        load.stop()?;
+            .phases(scene.choose(["3s", "15s", "3s"], ["2s", "5s", "2s"]))
+            .fault("{http_status: {status: 503, share: 100%}, to: store}");
+        let rate_arguments = ["--rate", &format!("{rate}/s"), "--duration", "300s", "--arrivals", "poisson", "--timeout", "10s"];
+        let mut before = Own::default();
+        // The load is within the drill, so that Envoy's counters have nothing that the drill has not.
+        let outcome = until_valid(&format!("budget-{}", number + 1), || {
+            before = Own::of(&envoy)?;
+            let mut load = None;
+            playbook.run(scene, |moment| match moment {
+                Moment::Phase("baseline") => {
+                    load = Some(scene.load(envoy.port, &rate_arguments)?);
+                    Ok(())
+                }
+                Moment::Phase("recovery") => load.take().map_or(Ok(()), |load| load.stop().map(drop)),
+                _ => Ok(()),
+            })
+        })?;
+        let after = Own::of(&envoy)?;
+        let what = format!("fails {speed}, {rate}/s");
+        section.count(
+            format!("calls of the store, {what}"),
+            outcome.all_requests("store"),
+            "upstream_rq_total",
+            after.calls - before.calls,
+        );
+        section.count(
+            format!("retries, by x-envoy-attempt-count, {what}"),
+            outcome.all("store", "/retries/marker"),
+            "upstream_rq_retry",
+            after.retries - before.retries,
+        );
         let (asked, called) = (outcome.requests("web", "fault")?, outcome.requests("store", "fault")?);
         let increase = called as f64 / asked as f64 - 1.0;
         if is_slow {
@@ -73,7 +117,7 @@ fn budget(scene: &Scene, section: &mut Section) -> Result<()> {
         } else {
             fast.push(increase)
         }
-        let refused = envoy.counter("cluster.store.upstream_rq_retry_overflow")?;
+        let refused = after.refused - before.refused;
         table.row([
             speed.to_owned(),
             rate.to_owned(),
@@ -122,12 +166,7 @@ fn policy(scene: &Scene, section: &mut Section) -> Result<()> {
             Ok(())
         })?;
     let retries = outcome.evidence("store", "fault", "marker")?;
-    section.count(
-        "calls of the store, 80 requests of which 40 fail",
-        outcome.all_requests("store"),
-        "the store's access log",
-        store.entries()?.len() as u64,
-    );
+    store.compare_calls(section, "calls of the store, 80 requests of which 40 fail", &outcome)?;
     section.count("the same", outcome.all_requests("store"), "upstream_rq_total", envoy.counter("cluster.store.upstream_rq_total")?);
     section.count("retries, by x-envoy-attempt-count", retries, "upstream_rq_retry", envoy.counter("cluster.store.upstream_rq_retry")?);
     section.count(
@@ -198,6 +237,29 @@ fn timeouts(scene: &Scene, section: &mut Section) -> Result<()> {
     Ok(())
 }
 
+/// Envoy gives up after 3 s; the service behind it works on until its own store has answered, after 5 s.
+fn orphans(scene: &Scene, section: &mut Section) -> Result<()> {
+    const REQUESTS: u32 = 3;
+    let store = scene.store(&["--delay", "5s"])?;
+    let service = scene.chain(1, store.port, &["--tries", "1", "--timeout", "10s", "--caller-gone", "goes-on"])?;
+    let envoy = Envoy::new(scene, service.port, &Settings { budget: "", per_try: "10s", total: "3s", ..Settings::default() })?;
+    let outcome = Playbook::new("orphans")
+        // The service's own incoming requests, whose id Envoy makes: by it the store's are known to be for them.
+        .ingress("service", service.port)
+        .downstream("store", store.port)
+        .phases(["2s", "14s", "1s"])
+        .expect("store orphan work <= 100ms")
+        .run_with_requests(scene, |phase| if phase == "fault" { scene.requests(envoy.port, REQUESTS, &[]).map(drop) } else { Ok(()) })?;
+    let each = outcome.number("store", "fault", "/retrying/orphan_ms")? / f64::from(REQUESTS) / 1000.0;
+    section.find(
+        "A22",
+        Verdict::of((each - 2.0).abs() < 0.3),
+        format!("Envoy with a timeout of 3 s before a service that works for 5 s: {each:.2} s of each are worked for nobody"),
+    );
+    section.drills.push(outcome.drill("Envoy gives up after 3 s, the service works for 5 s", "fail"));
+    Ok(())
+}
+
 /// A store that says when to come again.
 fn retry_after(scene: &Scene, section: &mut Section) -> Result<()> {
     let columns = ["rate_limited_retry_back_off", "calls for 5 requests", "a request took (median)"];
@@ -218,6 +280,14 @@ fn retry_after(scene: &Scene, section: &mut Section) -> Result<()> {
                 }
                 Ok(())
             })?;
+        let what = if obeys { "Retry-After obeyed" } else { "Retry-After not read" };
+        store.compare_calls(section, format!("calls of the store, {what}"), &outcome)?;
+        section.count(
+            format!("retries, by x-envoy-attempt-count, {what}"),
+            outcome.all("store", "/retries/marker"),
+            "upstream_rq_retry",
+            envoy.counter("cluster.store.upstream_rq_retry")?,
+        );
         let median = client["failure_latency_ms"]["p50"].as_f64().unwrap_or_default();
         table.row([
             if obeys { "Retry-After" } else { "not set (the default)" }.to_owned(),

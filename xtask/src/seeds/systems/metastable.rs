@@ -15,6 +15,7 @@ struct Case {
     what: &'static str,
     chain: &'static [&'static str],
     store: &'static [&'static str],
+    /// The verdict that is due; none where the drill ends before the model has an answer.
     expected: &'static str,
     /// What the model predicts.
     predicted: &'static str,
@@ -33,7 +34,7 @@ const ONE_TRY: [&str; 4] = ["--tries", "1", "--timeout", "1s"];
 const FRESH: [&str; 6] = ["--tries", "2", "--timeout", "1s", "--keepalive", "off"];
 const DEADLINE: [&str; 8] = ["--tries", "2", "--timeout", "1s", "--deadline", "on", "--deadline-default", "1s"];
 
-const CASES: [Case; 5] = [
+const CASES: [Case; 6] = [
     Case {
         outage: Outage::Deferred,
         rate: 100,
@@ -42,6 +43,15 @@ const CASES: [Case; 5] = [
         store: &[],
         expected: "pass",
         predicted: "recovers after 16 s: 200/s of 300/s",
+    },
+    Case {
+        outage: Outage::Deferred,
+        rate: 140,
+        what: "2 tries",
+        chain: &TWO_TRIES,
+        store: &[],
+        expected: "",
+        predicted: "recovers after 140 s, later than the drill looks: 280/s of 300/s",
     },
     Case {
         outage: Outage::Deferred,
@@ -89,7 +99,8 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
             format!(
                 "The example of the paper that named metastable failures (Bronson and others, HotOS 2021), in the lab: a store that serves {CAPACITY} \
                  from a queue, callers that give a try 1 s and try twice, and an outage of 10 s. What decides is the product of load and tries: 150/s of \
-                 load is 300/s when everything is tried twice. The paper's 280/s is so near the edge that a stall of a shared machine is outage enough."
+                 load is 300/s when everything is tried twice. The paper's 280/s is so near the edge that a stall of a shared machine is outage enough; 140/s is as near to ours, and what becomes of it \
+                 within 50 s is shown in the table and not asserted."
             ),
             "*Deferred* is a store that is stopped by SIGSTOP: the kernel goes on accepting connections, and when it continues it has all to do that was \
              asked of it, wanted or not. *Dropped* is a `partition`, with connections that are not kept: what was asked never arrives."
@@ -99,7 +110,7 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
     };
     let columns = ["outage", "load", "callers", "by the model", "goodput before", "goodput after", "attempts a request after", "verdict"];
     let mut table = Table::new("An outage of 10 s, then 50 s", &columns);
-    let mut verdicts = Vec::new();
+    let (mut verdicts, mut told) = (Vec::new(), Vec::new());
     for (number, case) in CASES.iter().enumerate() {
         let mut store_arguments = vec!["--capacity", CAPACITY, "--queue", "defer"];
         store_arguments.extend(case.store);
@@ -134,19 +145,16 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
             format!("{attempts:.2}"),
             outcome.verdict().to_owned(),
         ]);
-        verdicts.push(outcome.verdict() == case.expected);
-        section.drills.push(outcome.drill(
-            format!("{}, {}/s, {}", if case.outage == Outage::Deferred { "deferred" } else { "dropped" }, case.rate, case.what),
-            case.expected,
-        ));
+        let what = format!("{}, {}/s, {}", if case.outage == Outage::Deferred { "deferred" } else { "dropped" }, case.rate, case.what);
+        told.push(format!("{what}: {after:.0}/s served after it of {before:.0}/s before"));
+        if !case.expected.is_empty() {
+            verdicts.push(outcome.verdict() == case.expected);
+            section.drills.push(outcome.drill(what, case.expected));
+        }
     }
     section.tables.push(table);
     let is_as_modelled = verdicts.iter().all(|right| *right);
-    section.find(
-        "A3",
-        if is_as_modelled { Verdict::Partly } else { Verdict::Refuted },
-        "it holds where load times tries is above the capacity and the work was deferred (200/s: never back), and not below it (100/s) nor where the work was dropped",
-    );
+    section.find("A3", if is_as_modelled { Verdict::Partly } else { Verdict::Refuted }, told.join("; "));
     section.advice.push(
         "**What to configure.** Keep load times tries below the capacity (one try, or a budget of 10%), or pass the deadline on and let the store drop \
          work that nobody waits for. Keep the timeout of a try above the queue that an outage leaves. The drill that never recovered then passes."

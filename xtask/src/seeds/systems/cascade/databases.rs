@@ -24,6 +24,11 @@ pub(super) struct Databases {
 pub(super) struct Counters {
     /// Selects, and settings of a connection.
     pub(super) commands: u64,
+    /// Connections that were one too many. MariaDB's `Connection_errors_max_connections` has only those that come to one more than the
+    /// limit and a spare one; it turns away the one in between after its login, and counts it as aborted alone.
+    pub(super) turned_away: u64,
+    /// Commands of Redis.
+    pub(super) redis: u64,
 }
 
 /// The service.
@@ -96,10 +101,19 @@ impl Databases {
         command::capture(Command::new(command::require("redis-cli")?).args(["-p", &self.redis_port.to_string()]).args(words))
     }
 
+    /// Both servers' own counts. Redis has to answer.
     pub(super) fn counters(&self) -> Result<Counters> {
-        let text = self.sql("show global status where Variable_name in ('Com_select', 'Com_set_option')")?;
-        let commands = text.split_whitespace().filter_map(|word| word.parse::<u64>().ok()).sum();
-        Ok(Counters { commands })
+        let names = "'Com_select', 'Com_set_option', 'Aborted_connects'";
+        let text = self.sql(&format!("show global status where Variable_name in ({names})"))?;
+        let of = |name: &str| -> Result<u64> {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+            value.with_context(|| format!("MySQL's status has no {name}"))
+        };
+        Ok(Counters {
+            commands: of("Com_select")? + of("Com_set_option")?,
+            turned_away: of("Aborted_connects")?,
+            redis: redis_calls(&self.redis_command(&["INFO", "commandstats"])?, &self.redis_command(&["INFO", "errorstats"])?),
+        })
     }
 
     /// A client that blocks Redis for 200 ms at a time, until it is dropped.
@@ -109,11 +123,12 @@ impl Databases {
         scene.start("redis-blocker", &mut cli)
     }
 
-    pub(super) fn service(&self, scene: &Scene, kind: &str) -> Result<Service> {
+    /// `arguments` are the kind and what more it takes.
+    pub(super) fn service(&self, scene: &Scene, arguments: &[&str]) -> Result<Service> {
         let port = scene.port();
         let script = scene.write("service.py", include_str!("service.py"))?;
         let mut python = Command::new(rig::environment().join("bin/python3"));
-        python.arg(script).args([port, self.redis_port, self.mysql_port].map(|port| port.to_string())).arg(kind);
+        python.arg(script).args([port, self.redis_port, self.mysql_port].map(|port| port.to_string())).args(arguments);
         let mut process = scene.start("service", &mut python)?;
         process.wait_for_port(port)?;
         Ok(Service { process, port })
@@ -124,6 +139,25 @@ impl Service {
     pub(super) fn counts(self) -> Result<Value> {
         self.process.counts()
     }
+}
+
+/// The calls of all commands but `info`, which is this count's own, and what was turned down before it was a call of any command: redis-py
+/// asks for subcommands that this Redis has not.
+fn redis_calls(commands: &str, errors: &str) -> u64 {
+    let mut sum = 0;
+    for (command, rest) in commands.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':')) {
+        if command != "info" {
+            sum += number(rest, "calls=");
+            // An error that is a call's own is among its calls already.
+            sum = sum.saturating_sub(number(rest, "failed_calls="));
+        }
+    }
+    let errors = errors.lines().filter_map(|line| line.strip_prefix("errorstat_")?.split_once(':'));
+    sum + errors.map(|(_, rest)| number(rest, "count=")).sum::<u64>()
+}
+
+fn number(fields: &str, key: &str) -> u64 {
+    fields.trim().split(',').find_map(|field| field.strip_prefix(key)?.parse().ok()).unwrap_or(0)
 }
 
 pub(super) fn redis_version() -> Result<String> {
@@ -141,4 +175,16 @@ pub(super) fn mysql_version() -> Result<String> {
 pub(super) fn client_versions() -> Result<String> {
     let script = "import redis, pymysql; print('redis-py', redis.__version__ + ', PyMySQL', pymysql.__version__)";
     Ok(command::capture(Command::new(rig::environment().join("bin/python3")).args(["-c", script]))?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_no_command_is_counted_once_and_info_not_at_all() {
+        let commands = "# Commandstats\r\ncmdstat_get:calls=40,usec=90,rejected_calls=0,failed_calls=1\r\n\
+             cmdstat_client|id:calls=2,usec=1,rejected_calls=0,failed_calls=0\r\ncmdstat_info:calls=7,usec=1\r\n";
+        assert_eq!(redis_calls(commands, "# Errorstats\r\nerrorstat_ERR:count=4\r\n"), 40 - 1 + 2 + 4);
+    }
 }

@@ -1,6 +1,6 @@
 """A service that reads from Redis and, when Redis does not answer, from MySQL: GET /item/N.
 
-Arguments: PORT REDIS MYSQL KIND. KIND is `storm` (short timeout, three retries, every miss to MySQL on a connection of its own) or
+Arguments: PORT REDIS MYSQL KIND [POOL]. POOL is the most connections to Redis. KIND is `storm` (short timeout, three retries, every miss to MySQL on a connection of its own) or
 `guarded` (one try, pools with a limit, and at most two requests at a time that may ask MySQL; the others fail at once).
 """
 
@@ -16,7 +16,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-counts = {"redis_errors": 0, "mysql_asked": 0, "mysql_1040": 0, "mysql_errors": 0, "refused": 0}
+counts = {"redis_errors": 0, "pool_empty": 0, "mysql_asked": 0, "mysql_1040": 0, "mysql_errors": 0, "refused": 0}
 lock = threading.Lock()
 
 
@@ -28,10 +28,11 @@ def add(name):
 def main():
     port, redis_port, mysql_port, kind = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     storm = kind == "storm"
+    size = int(sys.argv[5]) if len(sys.argv) > 5 else 50
     pool = redis.BlockingConnectionPool(
         host="127.0.0.1",
         port=redis_port,
-        max_connections=50,
+        max_connections=size,
         timeout=0.1,
         socket_timeout=0.1,
         socket_connect_timeout=0.1,
@@ -70,8 +71,9 @@ def main():
             value = cache.get(f"item:{number % 100}")
             if value is not None:
                 return 200, value.decode()
-        except redis.RedisError:
-            add("redis_errors")
+        except redis.RedisError as error:
+            # What the pool says when nobody has given a connection back in time.
+            add("pool_empty" if "No connection available" in str(error) else "redis_errors")
         if not storm and not places.acquire(blocking=False):
             add("refused")
             return 503, "busy"

@@ -124,5 +124,21 @@ static_resources:
 pub(super) fn version() -> Result<String> {
     let text = command::capture(Command::new(rig::environment().join("bin/envoy")).arg("--version"))?;
     // `envoy version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL`
-    Ok(text.split('/').nth(1).map_or_else(|| text.trim().to_owned(), |version| format!("Envoy {version}")))
+    Ok(release(&text).map_or_else(|| text.trim().to_owned(), |version| format!("Envoy {version}")))
+}
+
+/// The second part of its version; a path may stand before it.
+fn release(text: &str) -> Option<&str> {
+    text.rsplit_once("version: ")?.1.split('/').nth(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_is_no_part_of_the_programs_own_path() {
+        let said = "\n/work/target/seeds/venv/bin/envoy  version: 0a1b2c/1.40.0/Clean/RELEASE/BoringSSL\n";
+        assert_eq!(release(said), Some("1.40.0"));
+    }
 }

@@ -13,20 +13,28 @@ from concurrent import futures
 import grpc
 
 METHOD = "/orders.Orders/Get"
-counts = {"calls": 0, "retries": 0, "left_ms": [], "cancelled": 0, "previous": {}}
+counts = {"calls": 0, "retries": 0, "left_ms": [], "cancelled": 0, "previous": {}, "attempts": {}}
 lock = threading.Lock()
 fail_always = threading.Event()
+
+
+def remaining(context):
+    """Seconds until the caller's deadline, or None if it has none: gRPC then says so by a very large number."""
+    left = context.time_remaining()
+    return left if left is not None and left < 1e6 else None
 
 
 def handle(request, context, downstream):
     wish = json.loads(request)
     previous = int(dict(context.invocation_metadata()).get("grpc-previous-rpc-attempts", 0))
-    left = context.time_remaining()
+    left = remaining(context)
     with lock:
         counts["calls"] += 1
         counts["retries"] += previous > 0
         counts["previous"][str(previous)] = counts["previous"].get(str(previous), 0) + 1
-        if left is not None and left < 1e6:
+        # By the call, which the client numbers from 1.
+        counts["attempts"][wish["number"]] = counts["attempts"].get(wish["number"], 0) + 1
+        if left is not None:
             counts["left_ms"].append(round(left * 1000))
     if wish.get("pushback") is not None:
         context.set_trailing_metadata((("grpc-retry-pushback-ms", str(wish["pushback"])),))
@@ -38,8 +46,8 @@ def handle(request, context, downstream):
     if fail_always.is_set() or wish.get("fail"):
         context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
     if downstream is not None:
-        # The remaining time is passed on; gRPC writes it into grpc-timeout.
-        return downstream(request, timeout=left if left is not None and left < 1e6 else None)
+        # What is left now, and not what was left when the call came; gRPC writes it into grpc-timeout. Without it a call has no deadline.
+        return downstream(request, timeout=None if wish.get("keeps_deadline") else remaining(context))
     return request
 
 
