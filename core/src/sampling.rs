@@ -7,8 +7,8 @@
 
 use stormdrill_wire::sampling::EVERYTHING;
 
-/// Events a second that are taken in at most, in the mean of the turns. A processor takes a million.
-pub const DEFAULT_BUDGET: u64 = 40_000;
+/// Events a second that are taken in at most, in the mean of the turns: a tenth of a processor, which takes a million.
+pub const DEFAULT_BUDGET: u64 = 100_000;
 
 /// Over how long the load is measured, nanoseconds: a shorter burst has room in the ring.
 const MEASURE_NS: u64 = 500_000_000;
@@ -25,8 +25,8 @@ const LONGEST_TURN_NS: u64 = TURN_NS + TURN_NS / 2;
 /// The smallest share is one of 128.
 const MOST_HALVINGS: u32 = 7;
 
-/// From this much of the ring on that is full when it is read, the share is halved.
-const FULLEST: f64 = 0.25;
+/// From this much of the ring on that is full when it is read, the share is halved: twice as much, or half as often read, and events are lost.
+const FULLEST: f64 = 0.5;
 
 /// So much more than was measured has to be within the budget before the share grows.
 const MARGIN: f64 = 1.25;
@@ -285,9 +285,9 @@ mod tests {
     #[test]
     fn a_full_ring_halves_at_once() {
         let mut sampler = Sampler::new(u64::MAX, 0);
-        assert_eq!(sampler.taken(Taken { fill: 0.2, ..Taken::default() }, 1), None);
-        assert_eq!(sampler.taken(Taken { fill: 0.3, ..Taken::default() }, 2), Some(Change::Fewer));
-        assert_eq!(sampler.taken(Taken { fill: 0.3, ..Taken::default() }, 3), Some(Change::Fewer));
+        assert_eq!(sampler.taken(Taken { fill: 0.4, ..Taken::default() }, 1), None);
+        assert_eq!(sampler.taken(Taken { fill: 0.6, ..Taken::default() }, 2), Some(Change::Fewer));
+        assert_eq!(sampler.taken(Taken { fill: 0.6, ..Taken::default() }, 3), Some(Change::Fewer));
         assert!((sampler.share() - 0.25).abs() < 1e-9);
         for now_ns in 4..20 {
             sampler.taken(Taken { fill: 1.0, ..Taken::default() }, now_ns);

@@ -122,7 +122,7 @@ pub(crate) fn absolute(metric: Metric, scene: Scene<'_>) -> Result<Sample, Gap> 
         Metric::Amplification => amplification(scene),
         Metric::DownstreamPerIngress => attempts_per_ingress(scene),
         Metric::Latency { quantile } => {
-            let times = Times::to_answer(of_edge(scene.edge, windows).map(|(_, edge)| edge));
+            let times = answered(scene.edge, windows);
             if times.is_empty() { Err(unanswered(scene.edge, windows, scene.phase)) } else { Ok(Sample::Latency { times, quantile }) }
         }
         Metric::Goodput => Ok(Sample::Rate { tally: good_tally(scene.edge, windows, scene.phase)?, phi: burstiness(scene) }),
@@ -159,7 +159,7 @@ pub(crate) fn absolute(metric: Metric, scene: Scene<'_>) -> Result<Sample, Gap> 
             success_share(scene.edge, windows).map(Sample::Share).ok_or_else(|| unanswered(scene.edge, windows, scene.phase))
         }
         Metric::FailureLatency { quantile } => {
-            let times = Times::to_failure(of_edge(scene.edge, windows).map(|(_, edge)| edge));
+            let times = failed(scene.edge, windows);
             if times.is_empty() {
                 let is_seen = attempts(scene.edge, windows) > 0;
                 return Err(if is_seen { Gap::NoFailure(scene.phase) } else { unseen(scene.edge, windows, scene.phase) });
@@ -207,8 +207,7 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
             Ok(Sample::RateRatio { judged: tally(scene.judged), base, phi: 1.0 })
         }
         Metric::Latency { quantile } => {
-            let times = |windows: &[&Window]| Times::to_answer(of_edge(edge, windows).map(|(_, counts)| counts));
-            latency_ratio(times(scene.judged), times(scene.baseline), quantile, scene)
+            latency_ratio(answered(edge, scene.judged), answered(edge, scene.baseline), quantile, scene)
                 .ok_or_else(|| unanswered(edge, scene.judged, scene.phase))?
         }
         Metric::ExplicitFailureRatio
@@ -252,11 +251,20 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
             Ok(Sample::ShareRatio { judged, base })
         }
         Metric::FailureLatency { quantile } => {
-            let times = |windows: &[&Window]| Times::to_failure(of_edge(edge, windows).map(|(_, counts)| counts));
-            latency_ratio(times(scene.judged), times(scene.baseline), quantile, scene)
+            latency_ratio(failed(edge, scene.judged), failed(edge, scene.baseline), quantile, scene)
                 .ok_or_else(|| unfailed(edge, scene.judged, scene.phase))?
         }
     }
+}
+
+/// Times to the answer.
+fn answered(edge: usize, windows: &[&Window]) -> Times {
+    Times::to_answer(of_edge(edge, windows).map(|(_, counts)| counts)).weighing(weight(edge, windows))
+}
+
+/// Times to the failure.
+fn failed(edge: usize, windows: &[&Window]) -> Times {
+    Times::to_failure(of_edge(edge, windows).map(|(_, counts)| counts)).weighing(weight(edge, windows))
 }
 
 /// The quantile over the baseline's; `None` if there is nothing to judge.
@@ -318,6 +326,13 @@ fn kept(edge: usize, windows: &[&Window]) -> f64 {
 /// Whether events of only a share of the edge's requests were kept.
 pub(crate) fn is_of_a_share(edge: usize, windows: &[&Window]) -> bool {
     kept(edge, windows) < 1.0
+}
+
+/// How much an attempt counts for in an interval. What was kept are identities, with all their attempts, which fare alike, and nothing is known of those left
+/// out: of a share of the attempts, each counts for that share of one, so that the variance is that of so much less data.
+fn weight(edge: usize, windows: &[&Window]) -> f64 {
+    let (seen, all) = (attempts(edge, windows), requests(edge, windows));
+    if seen > 0 && seen < all && is_of_a_share(edge, windows) { seen as f64 / all as f64 } else { 1.0 }
 }
 
 /// Why nothing was seen of an edge's requests.
@@ -401,7 +416,8 @@ fn good_tally(edge: usize, windows: &[&Window], phase: &'static str) -> Result<T
         return Err(Gap::NoneKept(phase));
     }
     let good = success_share(edge, windows).map_or(0.0, |share| share.hits);
-    let (seen, all) = (attempts(edge, windows) as f64, requests(edge, windows) as f64);
+    // The count is of thinned attempts, see `weight`.
+    let (seen, all) = (attempts(edge, windows) as f64 * weight(edge, windows), requests(edge, windows) as f64);
     let kept = if all > 0.0 && seen > 0.0 { (seen / all).min(1.0) } else { 1.0 };
     Ok(Tally { count: good, exposure: seconds(windows) * kept })
 }

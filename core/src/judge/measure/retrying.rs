@@ -39,7 +39,7 @@ pub(super) fn share(scene: Scene<'_>, windows: &[&Window], base: RetryBase, phas
     }
     let wrong = rate * of as f64;
     let retries = told as f64 + (matched as f64 - wrong).max(0.0);
-    Ok(Share { hits: retries.min(of as f64), base, ..Share::of_all(0, of) })
+    Ok(Share { hits: retries.min(of as f64), base, ..Share::of_all(0, of) }.thinned(super::weight(scene.edge, windows)))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share, in thousandths")]

@@ -1,6 +1,6 @@
 //! Shares of an edge's attempts: retried, failed, answered, and of the failures those that said so.
 
-use super::{attempts, of_edge};
+use super::{attempts, of_edge, weight};
 use crate::event::ConnectFailure;
 use crate::expectation::RetryBase;
 use crate::judge::sample::Share;
@@ -10,7 +10,7 @@ use crate::window::{Failure, Window};
 pub(crate) fn retry_share(edge: usize, windows: &[&Window], base: RetryBase) -> Option<Share> {
     let of = attempts(edge, windows);
     let retries: u64 = of_edge(edge, windows).map(|(_, counts)| counts.retries.total()).sum();
-    (of > 0).then(|| Share { base, ..Share::of_all(retries.min(of), of) })
+    (of > 0).then(|| Share { base, ..Share::of_all(retries.min(of), of) }.thinned(weight(edge, windows)))
 }
 
 /// Attempts that failed, as a share of all; `None` without one that has an outcome.
@@ -46,7 +46,7 @@ pub(crate) fn explicit_share(edge: usize, windows: &[&Window]) -> Option<Share> 
             }
         }
     }
-    (told + hung > 0.0).then(|| Share { hits: told, of: told + hung, ..Share::of_all(0, 0) })
+    (told + hung > 0.0).then(|| Share { hits: told, of: told + hung, ..Share::of_all(0, 0) }.thinned(weight(edge, windows)))
 }
 
 fn outcome_share(edge: usize, windows: &[&Window], hits: fn(u64, u64) -> u64) -> Option<Share> {
@@ -54,5 +54,5 @@ fn outcome_share(edge: usize, windows: &[&Window], hits: fn(u64, u64) -> u64) ->
     let unknown = of_edge(edge, windows).map(|(_, counts)| counts.pending).sum::<u64>().min(of);
     let settled = of - unknown;
     let failed = of_edge(edge, windows).map(|(_, counts)| counts.failures.values().sum::<u64>()).sum::<u64>().min(settled);
-    (settled > 0).then(|| Share { unknown: unknown as f64, ..Share::of_all(hits(failed, settled), of) })
+    (settled > 0).then(|| Share { unknown: unknown as f64, ..Share::of_all(hits(failed, settled), of) }.thinned(weight(edge, windows)))
 }

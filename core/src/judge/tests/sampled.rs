@@ -34,7 +34,7 @@ fn blinded(drill: &mut Drill, which: impl Fn(&Window) -> bool) {
 }
 
 #[test]
-fn a_share_is_that_of_what_was_seen() {
+fn a_share_is_that_of_what_was_seen_and_less_certain() {
     let drill = Drill::usual(seen(200).retries(60).failures(60), seen(100));
     let sampled = a_quarter(&drill);
     for expectation in [
@@ -46,8 +46,17 @@ fn a_share_is_that_of_what_was_seen() {
         db(Metric::Latency { quantile: 0.5 }, Op::AtMost, 0.001),
     ] {
         let (whole, part) = (drill.judge(&expectation), sampled.judge(&expectation));
-        assert_eq!((whole.verdict, whole.observed, whole.interval), (part.verdict, part.observed, part.interval), "{expectation:?}");
+        assert_eq!((whole.verdict, whole.observed), (part.verdict, part.observed), "{expectation:?}");
+        let (Some((lo, hi)), Some(wider)) = (whole.interval, part.interval) else {
+            panic!("{expectation:?} has no interval");
+        };
+        assert!(wider.0 <= lo && hi <= wider.1, "{expectation:?}: {wider:?}");
+        // Of a quarter, twice as wide; that of times that are all the same is a point.
+        assert!(hi <= lo || wider.1 - wider.0 > 1.7 * (hi - lo), "{expectation:?}: {wider:?}");
     }
+    // What is just shown by all is not by a quarter.
+    let narrow = db(RATIO, Op::AtMost, 0.335);
+    assert_eq!((drill.judge(&narrow).verdict, sampled.judge(&narrow).verdict), (Verdict::Pass, Verdict::Inconclusive));
     // The rate of requests is the kernel's count, whatever was seen.
     let (whole, part) =
         (drill.judge(&db(Metric::DownstreamQps, Op::AtMost, 1.0)), sampled.judge(&db(Metric::DownstreamQps, Op::AtMost, 1.0)));
