@@ -605,7 +605,6 @@ fn a_cgroup_that_is_not_there_is_named() {
 fn the_verifier_is_far_from_its_limit() {
     let probe = attach(&both_ends(PORT));
     for (program, instructions) in probe.verified() {
-        println!("VERIFIED {program} {instructions}");
         assert!(instructions < 400_000, "{program}: {instructions} instructions verified");
     }
 }
