@@ -103,8 +103,8 @@ pub extern "C" fn glance_at_state(skb: *mut __sk_buff) -> u32 {
 /// Whether a record about the packet at hand is left out; see `sampling::Asked`.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn leave_out(skb: *mut __sk_buff, what: u32, index: u32, from: u32, to: u32) -> u32 {
-    sampling::of_packet(skb, sampling::Asked { what, index, from, to })
+pub extern "C" fn leave_out(skb: *mut __sk_buff, what: u32, index: u32, from: u32) -> u32 {
+    sampling::of_packet(skb, sampling::Asked { what, index, from })
 }
 
 /// The parts of `order`.

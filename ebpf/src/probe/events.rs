@@ -160,7 +160,7 @@ pub trait Fetch {
     /// `to` must have room for `N` bytes.
     unsafe fn copy<const N: usize>(&self, from: u32, to: *mut u8, len: u32) -> bool;
 
-    /// Whether a record of them is left out, since others of the kind are told of; 0 if not. A call of a function that the verifier goes through once.
+    /// Whether a record of them is left out, since others of the kind are told of; 0 if not.
     fn leaves_out(&self, asked: Asked) -> u32;
 }
 
@@ -196,7 +196,7 @@ impl Fetch for Source {
 
     #[inline(always)]
     fn leaves_out(&self, asked: Asked) -> u32 {
-        leave_out(self.skb, asked.what, asked.index, asked.from, asked.to)
+        leave_out(self.skb, asked.what, asked.index, asked.from)
     }
 }
 

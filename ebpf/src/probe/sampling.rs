@@ -1,9 +1,9 @@
 //! Leaves requests and their answers out of what user space is told: see `wire::sampling`.
 //!
-//! The decision is a global function, for packets one and for plaintext another: the verifier goes through each once, and not at every place
-//! where something is told. Such a function is given the context and numbers only (see `job`), so it finds the connection again.
+//! The decision is a global function: the verifier goes through it once, and not at every place where something is told. Such a function is given the
+//! context and numbers only (see `job`), so it finds the connection again. Plaintext of TLS is told in full: its readers' stack has no room for one call more.
 
-use aya_ebpf::{bindings::__sk_buff, helpers::bpf_ktime_get_ns, macros::map, maps::PerCpuArray};
+use aya_ebpf::{bindings::__sk_buff, macros::map, maps::PerCpuArray};
 use stormdrill_wire::{
     abi::{health, kind},
     conn::{Book, side},
@@ -22,23 +22,26 @@ use crate::{
 /// What the decision is about.
 #[derive(Clone, Copy)]
 pub struct Asked {
-    /// Kind of the record, and above [`BEGINS`] whether it is of the message's first bytes.
+    /// Kind of the record; above [`BEGINS`] whether it has the message's first bytes, and above [`LEN`] how many of them are looked at.
     pub what: u32,
     /// The request's number.
     pub index: u32,
-    /// Sequence numbers of the first byte of the record, and after its last.
+    /// Sequence number of the first byte of the record.
     pub from: u32,
-    pub to: u32,
 }
 
 /// In [`Asked::what`], above the kind.
 const BEGINS: u32 = 8;
+/// Above that.
+const LEN: u32 = 16;
 
 impl Asked {
     #[inline(always)]
     pub fn of(note: &Note, piece: Piece) -> Self {
         let begins = (piece.offset == 0) as u32;
-        Self { what: note.kind as u32 | begins << BEGINS, index: note.index, from: piece.from, to: piece.to }
+        let told = piece.to.wrapping_sub(piece.from);
+        let len = if told > BYTES as u32 { BYTES as u32 } else { told };
+        Self { what: note.kind as u32 | begins << BEGINS | len << LEN, index: note.index, from: piece.from }
     }
 
     #[inline(always)]
@@ -49,7 +52,12 @@ impl Asked {
     /// The request's first bytes.
     #[inline(always)]
     fn begins(self) -> bool {
-        self.what == kind::REQUEST as u32 | 1 << BEGINS
+        self.what as u16 == kind::REQUEST as u16 | 1 << BEGINS
+    }
+
+    #[inline(always)]
+    fn len(self) -> u32 {
+        self.what >> LEN
     }
 }
 
@@ -64,69 +72,92 @@ pub fn of_packet(skb: *mut __sk_buff, asked: Asked) -> u32 {
         let scratch = Scratch::of(skb);
         let book = &raw mut (*conn).book;
         let flow = (&raw const (*conn).flows).cast::<Flow>().add(scratch.side());
-        let key = (*book).cookie << 1 | side::REQUEST as u64;
-        let source = Source { skb, payload: scratch.payload(), seq: scratch.seq(), source: (*flow).stretch.source, key };
-        leaves_out(asked, book, &source) as u32
+        // As those of a burst.
+        let token = || (*book).cookie << 1 | scratch.incoming() as u64;
+        let source = || {
+            let key = (*book).cookie << 1 | side::REQUEST as u64;
+            Source { skb, payload: scratch.payload(), seq: scratch.seq(), source: (*flow).stretch.source, key }
+        };
+        leaves_out(asked, book, source, token) as u32
     }
 }
 
-/// Whether a record is left out. Decided where a request begins, and remembered by its number.
+/// Whether a record is left out. Decided where a request begins, and remembered by its number. `token` is unlike that of any other run that this one may
+/// interrupt, or be interrupted by.
+///
+/// Little lives from one part to the next, so that there is room on the stack, of which all that call each other have 512 bytes together.
 ///
 /// # Safety
 /// `book` must lie in a map value, behind the two flows.
 #[inline(always)]
-pub unsafe fn leaves_out(asked: Asked, book: *mut Book, source: &impl Fetch) -> bool {
+unsafe fn leaves_out(asked: Asked, book: *mut Book, source: impl Fn() -> Source, token: impl Fn() -> u64) -> bool {
     if asked.kind() != kind::REQUEST && asked.kind() != kind::RESPONSE {
         return false;
     }
     // SAFETY: the caller's.
     unsafe {
-        // Half of the bits are with each flow, where there is room; the place is masked.
-        let flow = book.cast::<Flow>().sub(2).add((forget(asked.index) >> 5 & 1) as usize);
-        let place = &raw mut (*flow).left_out;
-        let bit = 1_u32 << (asked.index & 31);
-        let marked = core::ptr::read_volatile(place);
-        if !asked.begins() || sampling::shares_fate(asked.index, (*book).response_count) {
-            let is_marked = marked & bit != 0;
-            if is_marked && asked.begins() {
+        if asked.begins() {
+            if !sampling::shares_fate(asked.index, (*book).response_count) {
+                let told = is_told(asked, (*book).protocol, source, token);
+                mark(book, asked.index, !told);
+            }
+            if is_marked(book, asked.index) {
                 count::health(health::LEFT_OUT);
             }
-            return is_marked;
         }
-        let leaves_out = !is_told(asked, (*book).protocol, source);
-        core::ptr::write_volatile(place, if leaves_out { marked | bit } else { marked & !bit });
-        if leaves_out {
-            count::health(health::LEFT_OUT);
-        }
-        leaves_out
+        is_marked(book, asked.index)
+    }
+}
+
+/// Where it is remembered whether a request is left out: half of the bits are with each flow, where there is room.
+///
+/// # Safety
+/// As `leaves_out`, here and below.
+#[inline(always)]
+unsafe fn place(book: *mut Book, index: u32) -> *mut u32 {
+    // SAFETY: the caller's; the place is masked.
+    unsafe { &raw mut (*book.cast::<Flow>().sub(2).add((forget(index) >> 5 & 1) as usize)).left_out }
+}
+
+#[inline(always)]
+unsafe fn is_marked(book: *mut Book, index: u32) -> bool {
+    // SAFETY: the caller's.
+    unsafe { core::ptr::read_volatile(place(book, index)) >> (index & 31) & 1 != 0 }
+}
+
+#[inline(always)]
+unsafe fn mark(book: *mut Book, index: u32, leaves_out: bool) {
+    let bit = index & 31;
+    // SAFETY: the caller's. By arithmetic: a branch would be followed by the verifier.
+    unsafe {
+        let place = place(book, index);
+        core::ptr::write_volatile(place, core::ptr::read_volatile(place) & !(1 << bit) | (leaves_out as u32) << bit);
     }
 }
 
 /// Whether the request that begins with a piece is among those that are told.
 #[inline(always)]
-unsafe fn is_told(asked: Asked, protocol: u8, source: &impl Fetch) -> bool {
-    let Some((turn, share)) = count::sampling() else {
-        return true;
-    };
-    let told = asked.to.wrapping_sub(asked.from);
-    let len = if told > BYTES as u32 { BYTES as u32 } else { told };
-    if len == 0 {
+unsafe fn is_told(asked: Asked, protocol: u8, source: impl Fn() -> Source, token: impl Fn() -> u64) -> bool {
+    if asked.len() == 0 {
         return true;
     }
     let Some(head) = HEADS.get_ptr_mut(0) else {
         return true;
     };
-    // SAFETY: a map value with room for so many bytes. Another run may interrupt this one and take it, which its mark tells.
+    // SAFETY: a map value with room for so many bytes. Another run may interrupt this one and take it, which its token tells.
     unsafe {
-        let mark = bpf_ktime_get_ns();
-        core::ptr::write_volatile(&raw mut (*head).mark, mark);
+        core::ptr::write_volatile(&raw mut (*head).token, token());
         let words = (&raw mut (*head).words).cast::<u64>();
-        if !source.copy::<BYTES>(asked.from, words.cast(), len) {
+        if !source().copy::<BYTES>(asked.from, words.cast(), asked.len()) {
             return true;
         }
-        let identity = sampling::identity(|at| core::ptr::read_volatile(words.add(at)), len, protocol);
-        let is_told = identity.is_none_or(|identity| sampling::is_told(identity, turn, share));
-        is_told || core::ptr::read_volatile(&raw const (*head).mark) != mark
+        let Some(identity) = sampling::identity(|at| core::ptr::read_volatile(words.add(at)), asked.len(), protocol) else {
+            return true;
+        };
+        if core::ptr::read_volatile(&raw const (*head).token) != token() {
+            return true;
+        }
+        count::sampling().is_none_or(|(turn, share)| sampling::is_told(identity, turn, share))
     }
 }
 
@@ -134,7 +165,7 @@ unsafe fn is_told(asked: Asked, protocol: u8, source: &impl Fetch) -> bool {
 #[repr(C)]
 pub struct Head {
     /// Whose it is.
-    mark: u64,
+    token: u64,
     words: [u64; WORDS],
 }
 

@@ -119,8 +119,6 @@ pub struct Session {
     pub claim: Claim,
 }
 
-const _: () = assert!(core::mem::offset_of!(Session, flows) == 0 && core::mem::offset_of!(Session, book) == 2 * size_of::<Flow>());
-
 /// An index of two, masked where the verifier sees it: the compiler is made to forget what it knows. Before 5.16 the verifier itself forgets the bounds of
 /// what lies on the stack.
 #[inline(always)]

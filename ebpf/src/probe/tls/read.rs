@@ -16,12 +16,11 @@ use stormdrill_wire::{
 
 use super::{
     Call, Session, TLS_CALLS, TLS_CHUNKS, TLS_PROGRAMS, TLS_READ, TLS_SESSIONS, direction, either, held,
-    source::{Bytes, Origin, Source, Watch},
+    source::{Bytes, Origin, Watch},
 };
 use crate::{
     count,
     job::{self, BURSTS, Job},
-    sampling::{self, Asked},
 };
 
 /// Places in the program array; those of protocols are at their numbers.
@@ -248,20 +247,6 @@ fn read_on<M: Recogniser>(ctx: &RetProbeContext, burst: Called) {
     }
 }
 
-/// Whether a record about what this thread reads is left out; see `sampling::Asked`.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn leave_out_tls(task: u64, what: u32, index: u32, from: u32, to: u32) -> u32 {
-    let Some(place) = Place::of(task) else {
-        return 0;
-    };
-    // SAFETY: map values that only this thread uses; in a session the flows come before the book.
-    unsafe {
-        let source = Source { origin: place.origin(), task, source: (*place.flow).stretch.source };
-        sampling::leaves_out(Asked { what, index, from, to }, &raw mut (*place.session).book, &source) as u32
-    }
-}
-
 /// Reads on by a burst; 0 when there is nothing left to read. See `job::burst`.
 #[inline(always)]
 fn burst<M: Recogniser>(task: u64) -> u32 {
@@ -273,7 +258,7 @@ fn burst<M: Recogniser>(task: u64) -> u32 {
         let Some(bytes) = place.bytes(task) else {
             return 0;
         };
-        let watch = Watch { origin: place.origin(), task, book: &raw mut (*place.session).book, flow: place.flow, side: place.side };
+        let watch = Watch { origin: place.origin(), book: &raw mut (*place.session).book, flow: place.flow, side: place.side };
         job::on::<M, _, _>(&mut Job { bytes, watch })
     }
 }

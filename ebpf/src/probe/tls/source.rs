@@ -9,7 +9,7 @@ use stormdrill_wire::{
     recogniser::{Note, Piece, Window},
 };
 
-use super::{Key, held, read::leave_out_tls};
+use super::{Key, held};
 use crate::{
     events::Fetch,
     job::OnFlow,
@@ -76,12 +76,10 @@ impl Payload for Bytes {
 }
 
 /// The bytes of a record.
-pub struct Source {
-    pub origin: Origin,
-    /// The thread.
-    pub task: u64,
+struct Source {
+    origin: Origin,
     /// See `flow::Stretch`.
-    pub source: u32,
+    source: u32,
 }
 
 impl Fetch for Source {
@@ -101,17 +99,16 @@ impl Fetch for Source {
         }
     }
 
+    /// The readers' stack has no room for one call more.
     #[inline(always)]
-    fn leaves_out(&self, asked: Asked) -> u32 {
-        leave_out_tls(self.task, asked.what, asked.index, asked.from, asked.to)
+    fn leaves_out(&self, _asked: Asked) -> u32 {
+        0
     }
 }
 
 /// Books what a run finds.
 pub struct Watch {
     pub origin: Origin,
-    /// The thread.
-    pub task: u64,
     pub book: *mut Book,
     pub flow: *mut Flow,
     pub side: usize,
@@ -130,9 +127,7 @@ impl Sink for Watch {
         // SAFETY: `book` and `flow` point into the map of sessions.
         unsafe {
             let count_protocol = |counters, protocol| count_protocol(self.book, counters, protocol);
-            watch::take_down(note, piece, self.book, self.flow, count_protocol, |source| {
-                Source { origin: self.origin, task: self.task, source }
-            });
+            watch::take_down(note, piece, self.book, self.flow, count_protocol, |source| Source { origin: self.origin, source });
         }
     }
 
