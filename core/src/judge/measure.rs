@@ -206,10 +206,8 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
             }
             Ok(Sample::RateRatio { judged: tally(scene.judged), base, phi: 1.0 })
         }
-        Metric::Latency { quantile } => {
-            latency_ratio(answered(edge, scene.judged), answered(edge, scene.baseline), quantile, scene)
-                .ok_or_else(|| unanswered(edge, scene.judged, scene.phase))?
-        }
+        Metric::Latency { quantile } => latency_ratio(answered(edge, scene.judged), answered(edge, scene.baseline), quantile, scene)
+            .ok_or_else(|| unanswered(edge, scene.judged, scene.phase))?,
         Metric::ExplicitFailureRatio
         | Metric::AttemptsMax
         | Metric::LayersRetrying
@@ -250,10 +248,8 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
             }
             Ok(Sample::ShareRatio { judged, base })
         }
-        Metric::FailureLatency { quantile } => {
-            latency_ratio(failed(edge, scene.judged), failed(edge, scene.baseline), quantile, scene)
-                .ok_or_else(|| unfailed(edge, scene.judged, scene.phase))?
-        }
+        Metric::FailureLatency { quantile } => latency_ratio(failed(edge, scene.judged), failed(edge, scene.baseline), quantile, scene)
+            .ok_or_else(|| unfailed(edge, scene.judged, scene.phase))?,
     }
 }
 
