@@ -279,6 +279,11 @@ fn a_killed_agents_fault_ends_in_time_and_clean_takes_the_rest() {
         assert!(ended.stdout.contains("removed "), "{ended:#?}");
         assert_eq!(dump(), before);
         assert!(scene.agent.has_no_journal());
+        let claims = std::fs::read_dir(scene.agent.state_dir()).unwrap().filter(|entry| {
+            let path = entry.as_ref().unwrap().path();
+            path.extension().is_some_and(|extension| extension == "claim")
+        });
+        assert_eq!(claims.count(), 0, "what the killed drill had claimed");
         let again = scene.agent.run(&["clean"]);
         assert_eq!((again.code, again.stdout.as_str()), (Some(0), "nothing to remove\n"));
     });
