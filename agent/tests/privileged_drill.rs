@@ -261,6 +261,20 @@ fn spoiled(scene: &Scene) -> Drill {
 }
 
 #[test]
+fn a_drills_thread_runs_before_ordinary_ones_on_the_busy_host_that_it_makes() {
+    in_namespace(|| {
+        let scene = Scene::new("1");
+        let drill = spoiled(&scene);
+        let stat = std::fs::read_to_string(format!("/proc/{0}/task/{0}/stat", drill.pid())).unwrap();
+        // The 19th field, of those that follow the name in parentheses the 17th.
+        let nice: i32 = stat.rsplit_once(") ").unwrap().1.split(' ').nth(16).unwrap().parse().unwrap();
+        assert!(nice < 0, "{stat}");
+        drill.signal(Signal::SIGINT);
+        assert_eq!(drill.end().ended.code, Some(4));
+    });
+}
+
+#[test]
 fn a_killed_agents_fault_ends_in_time_and_clean_takes_the_rest() {
     in_namespace(|| {
         let before = dump();
