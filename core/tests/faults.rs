@@ -138,6 +138,30 @@ fn faults_of_different_directions_share_the_netem_where_they_meet() {
 }
 
 #[test]
+fn what_one_netem_cannot_be_told_of_two_faults_is_refused() {
+    let seeds = "`delay` and `loss` share one netem, which has one `seed`: 1 or 2";
+    let both = ["loss: {share: 5%, seed: 1}, to: store", "delay: {time: 10ms, seed: 2}, to: store, direction: both"];
+    refused(&both, Code::Conflict, seeds);
+    let problem = read(&both).unwrap_err().remove(0);
+    assert!(problem.help.unwrap().ends_with("- {delay: {time: 10ms, seed: 1}, to: store, direction: both}"));
+    // The same seed, one seed, and two netems.
+    assert!(read(&["loss: {share: 5%, seed: 1}, to: store", "delay: {time: 10ms, seed: 1}, to: store"]).is_ok());
+    assert!(read(&["loss: {share: 5%, seed: 1}, to: store", "delay: 10ms, to: store"]).is_ok());
+    let apart = ["loss: {share: 5%, seed: 1}, to: store, direction: ingress", "delay: {time: 10ms, seed: 2}, to: store"];
+    assert!(read(&apart).is_ok());
+
+    let lost = |one: &str, other: &str| {
+        format!("`{one}` and `{other}` on the same packets of `store`: where nothing passes, nothing more is lost")
+    };
+    for loss in ["loss: 5%", "loss: {share: 5%, ecn: true}", "loss: {gemodel: {p: 5%}}"] {
+        let loss = format!("{loss}, to: store");
+        refused(&["partition: true, to: store", &loss], Code::Conflict, &lost("loss", "partition"));
+        refused(&[&loss, "partition: true, to: store"], Code::Conflict, &lost("partition", "loss"));
+    }
+    assert!(read(&["partition: true, to: store, direction: ingress", "loss: 5%, to: store"]).is_ok());
+}
+
+#[test]
 fn an_ingress_edge_is_told_not_to_show_its_own_fault() {
     let plan = planned(&["http_status: {status: 503, share: 5%}, to: web"], &HostFacts::default());
     assert!(plan.contains("web's own success, goodput and latency do not show it"), "{plan}");
