@@ -109,6 +109,18 @@ pub enum FaultError {
         /// The cgroup that is in both.
         cgroup: PathBuf,
     },
+    /// Two names of a network namespace are one's, so that two faults meet.
+    #[error("{one} and {other} select the same packets: {netns} and {other_netns} are one network namespace; name it the same way")]
+    OneNamespace {
+        /// The first fault's playbook key.
+        one: &'static str,
+        /// The other's.
+        other: &'static str,
+        /// What the first is said to be in.
+        netns: String,
+        /// What the other is.
+        other_netns: String,
+    },
     /// Connections cannot be refused here.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -255,7 +267,8 @@ impl Plane {
     }
 }
 
-/// Refuses two faults on one hook whose packets are told apart by their processes alone, if those are in one cgroup: the playbook's check did not know.
+/// Refuses two faults that meet after all. What the playbook's check did not know: that two names of a network namespace are one's, and, where
+/// the packets are told apart by their processes alone, that those are in one cgroup.
 fn are_apart((a, a_edge): (&Prepared, &EdgeSpec), (b, b_edge): (&Prepared, &EdgeSpec)) -> Result<(), FaultError> {
     let (Some(one), Some(other)) = (a.specs.first(), b.specs.first()) else {
         return Ok(());
@@ -266,9 +279,22 @@ fn are_apart((a, a_edge): (&Prepared, &EdgeSpec), (b, b_edge): (&Prepared, &Edge
     {
         return Ok(());
     }
+    let meets = |(a, b): (&HookPlan, &HookPlan)| (a.link.index, a.hook) == (b.link.index, b.hook);
+    if one.netns != other.netns
+        && reach::meet((one, a_edge), (other, b_edge))
+        && a.hooks.iter().any(|a| b.hooks.iter().any(|b| meets((a.plan(), b.plan()))))
+    {
+        let named = |spec: &FaultSpec| spec.netns.as_ref().map_or_else(|| "stormdrill's own".to_owned(), ToString::to_string);
+        return Err(FaultError::OneNamespace {
+            one: one.kind.as_str(),
+            other: other.kind.as_str(),
+            netns: named(one),
+            other_netns: named(other),
+        });
+    }
     for (a, b) in a.hooks.iter().flat_map(|a| b.hooks.iter().map(move |b| (a.plan(), b.plan()))) {
         if let (Some(first), Some(second)) = (&a.cgroup, &b.cgroup)
-            && (a.link.index, a.hook) == (b.link.index, b.hook)
+            && meets((a, b))
             && let Some(cgroup) =
                 [(first, second), (second, first)].into_iter().find_map(|(inner, outer)| inner.starts_with(outer).then_some(inner))
         {
