@@ -2,7 +2,7 @@
 
 mod databases;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use self::databases::{Databases, Service};
@@ -11,7 +11,14 @@ use crate::seeds::drill::{self, Moment, Outcome, Playbook};
 use crate::seeds::result::{Drill, Section, Verdict};
 use crate::seeds::scene::Scene;
 
-const LOAD: [&str; 8] = ["--rate", "40/s", "--duration", "300s", "--timeout", "3s", "--unique-path", "on"];
+const LOAD: [&str; 6] = ["--rate", "40/s", "--timeout", "3s", "--unique-path", "on"];
+/// For a load that is ended when its drill is over.
+const ON_AND_ON: [&str; 2] = ["--duration", "300s"];
+/// For one that begins and ends within its drill, so that each command of its requests is in some window: the phases less time for the last.
+const WITHIN: [&str; 2] = ["--duration", "14s"];
+const PHASES: [&str; 3] = ["4s", "6s", "8s"];
+
+const COMMANDS: &str = "calls of INFO commandstats, and what was no command of INFO errorstats";
 
 /// The drills.
 pub(crate) fn run(scene: &Scene) -> Result<Section> {
@@ -57,7 +64,7 @@ fn healthy(scene: &Scene, databases: &Databases, section: &mut Section) -> Resul
     section.count(
         "commands of Redis, 100 requests while all is well",
         found,
-        "calls of INFO commandstats, and what was no command of INFO errorstats",
+        COMMANDS,
         after.redis - before.redis,
     );
     Ok(found > 0)
@@ -76,6 +83,12 @@ fn stopped(scene: &Scene, databases: &Databases, section: &mut Section) -> Resul
         })?;
         let counts = service.counts()?;
         let after = databases.counters()?;
+        section.count(
+            format!("commands of Redis, {kind}, those that it found when it went on among them"),
+            outcome.all_requests("redis"),
+            COMMANDS,
+            after.redis - before.redis,
+        );
         // Each connection sets its character set and its autocommit before it asks.
         section.count(
             format!("commands of MySQL, {kind}"),
@@ -93,6 +106,11 @@ fn stopped(scene: &Scene, databases: &Databases, section: &mut Section) -> Resul
         found.push((outcome, counts));
     }
     let (outcome, counts) = &found[0];
+    // No fault of the drill's is aimed at it: that it gives less than before tells it from what is asked in its place.
+    let cascades = outcome.cascades();
+    if cascades != [("redis".to_owned(), "mysql".to_owned())] {
+        section.wrong.push(format!("Redis stopped by hand is a cascade from it to MySQL, and the report finds {cascades:?}"));
+    }
     let per_request = outcome.requests("redis", "fault")? as f64 / outcome.requests("web", "fault")?.max(1) as f64;
     let opened = outcome.number("redis", "fault", "/connections_opened")?;
     // Of a stopped server the kernel accepts as many connections as its queue takes: 511, and one more.
@@ -106,10 +124,12 @@ fn stopped(scene: &Scene, databases: &Databases, section: &mut Section) -> Resul
         "D4",
         Verdict::of(number(counts, "mysql_1040") > 0),
         format!(
-            "{} times \"Too many connections\" (1040), {} times by `err:1040` of the drill's windows; with the guarded service {}",
+            "{} times \"Too many connections\" (1040), {} times by `err:1040` of the drill's windows; with the guarded service {}; the report's finding: \
+             \"{}\"",
             number(counts, "mysql_1040"),
             answered(outcome, "mysql", "err:1040"),
-            number(&found[1].1, "mysql_1040")
+            number(&found[1].1, "mysql_1040"),
+            outcome.finding("cascade").unwrap_or_default()
         ),
     );
     Ok(())
@@ -168,7 +188,7 @@ pub(crate) fn of_the_playbook(scene: &Scene) -> Result<Vec<Drill>> {
 fn shipped(scene: &Scene, databases: &Databases, section: &mut Section) -> Result<()> {
     for (kind, expected) in [("storm", "fail"), ("guarded", "pass")] {
         let service = databases.service(scene, &[kind])?;
-        let load = scene.load(service.port, &LOAD)?;
+        let load = scene.load(service.port, &[&LOAD[..], &ON_AND_ON].concat())?;
         let set = [
             ("observe.ingress.web.port", service.port.to_string()),
             ("observe.downstream.cache.port", databases.redis_port.to_string()),
@@ -198,21 +218,26 @@ fn drill(
     databases: &Databases,
     service: &Service,
     name: &str,
-    each: impl FnMut(Moment<'_>) -> Result<()>,
+    mut each: impl FnMut(Moment<'_>) -> Result<()>,
 ) -> Result<Outcome> {
-    let load = scene.load(service.port, &LOAD)?;
+    let mut load = None;
     let outcome = Playbook::new(name)
         .ingress("web", service.port)
         .downstream("redis", databases.redis_port)
         .downstream("mysql", databases.mysql_port)
         .untyped()
         .window("1s")
-        .phases(["4s", "6s", "8s"])
+        .phases(PHASES)
         .expect("web failure latency p99 <= 500ms")
         .expect("mysql connections opened <= 200")
         .expect("redis downstream QPS per ingress <= 1.3")
-        .run(scene, each)?;
-    load.stop()?;
+        .run(scene, |moment| {
+            if moment == Moment::Phase("baseline") {
+                load = Some(scene.load(service.port, &[&LOAD[..], &WITHIN].concat())?);
+            }
+            each(moment)
+        })?;
+    load.context("the drill had no baseline")?.report()?;
     Ok(outcome)
 }
 
