@@ -66,8 +66,11 @@ impl Cascade {
     #[must_use]
     pub fn sentence(&self) -> String {
         let causes: Vec<String> = self.causes.iter().map(|cause| format!("{} {}", cause.edge, told(cause.trouble))).collect();
-        let (untouched, began) =
-            if self.is_injected { (", which no fault touches,", "the fault began") } else { ("", "the fault phase began: the drill has no fault") };
+        let (untouched, began) = if self.is_injected {
+            (", which no fault touches,", "the fault began")
+        } else {
+            ("", "the fault phase began: the drill has no fault")
+        };
         let mut text = format!("cascade: while {}, {}{untouched} {}", causes.join(" and "), self.rise.edge, self.rise.told());
         if let Some(seconds) = self.seen_after_s {
             text.push_str(&format!(", first seen {} after {began}", quantity(seconds, "s")));

@@ -14,9 +14,10 @@ use crate::seeds::scene::Scene;
 const LOAD: [&str; 6] = ["--rate", "40/s", "--timeout", "3s", "--unique-path", "on"];
 /// For a load that is ended when its drill is over.
 const ON_AND_ON: [&str; 2] = ["--duration", "300s"];
-/// For one that begins and ends within its drill, so that each command of its requests is in some window: the phases less time for the last.
-const WITHIN: [&str; 2] = ["--duration", "14s"];
-const PHASES: [&str; 3] = ["4s", "6s", "8s"];
+/// Of the other drills. Their load begins and ends within them, so that each command of its requests is in some window: it lasts as long as the phases
+/// less some time for the last.
+const PHASES: ([&str; 3], &str) = (["4s", "6s", "8s"], "14s");
+const SHORT: ([&str; 3], &str) = (["2s", "3s", "5s"], "6s");
 
 const COMMANDS: &str = "calls of INFO commandstats, and what was no command of INFO errorstats";
 
@@ -24,6 +25,10 @@ const COMMANDS: &str = "calls of INFO commandstats, and what was no command of I
 pub(crate) fn run(scene: &Scene) -> Result<Section> {
     let databases = Databases::new(scene)?;
     let mut section = Section::default();
+    if scene.short {
+        stopped(scene, &databases, &[("storm", "fail")], &mut section)?;
+        return Ok(section);
+    }
     if !healthy(scene, &databases, &mut section)? {
         return Ok(Section::skip("this build's probe counts no command of Redis"));
     }
@@ -38,7 +43,7 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
         ],
         ..section
     };
-    stopped(scene, &databases, &mut section)?;
+    stopped(scene, &databases, &[("storm", "fail"), ("guarded", "pass")], &mut section)?;
     pool(scene, &databases, &mut section)?;
     slow(scene, &databases, &mut section)?;
     shipped(scene, &databases, &mut section)?;
@@ -61,19 +66,14 @@ fn healthy(scene: &Scene, databases: &Databases, section: &mut Section) -> Resul
     })?;
     let after = databases.counters()?;
     let found = outcome.all_requests("redis");
-    section.count(
-        "commands of Redis, 100 requests while all is well",
-        found,
-        COMMANDS,
-        after.redis - before.redis,
-    );
+    section.count("commands of Redis, 100 requests while all is well", found, COMMANDS, after.redis - before.redis);
     Ok(found > 0)
 }
 
-/// Redis is stopped for some seconds.
-fn stopped(scene: &Scene, databases: &Databases, section: &mut Section) -> Result<()> {
+/// Redis is stopped for some seconds, before services of these kinds; `storm` is the first.
+fn stopped(scene: &Scene, databases: &Databases, kinds: &[(&str, &str)], section: &mut Section) -> Result<()> {
     let mut found = Vec::new();
-    for (kind, expected) in [("storm", "fail"), ("guarded", "pass")] {
+    for &(kind, expected) in kinds {
         let service = databases.service(scene, &[kind])?;
         let before = databases.counters()?;
         let outcome = drill(scene, databases, &service, &format!("redis-stopped-{kind}"), |moment| match moment {
@@ -102,7 +102,8 @@ fn stopped(scene: &Scene, databases: &Databases, section: &mut Section) -> Resul
             "Aborted_connects in MySQL's status",
             after.turned_away - before.turned_away,
         );
-        section.drills.push(outcome.drill(format!("Redis stopped for 6 s, {kind}"), expected));
+        let seconds = scene.choose(PHASES, SHORT).0[1];
+        section.drills.push(outcome.drill(format!("Redis stopped for {}, {kind}", seconds.replace('s', " s")), expected));
         found.push((outcome, counts));
     }
     let (outcome, counts) = &found[0];
@@ -128,7 +129,7 @@ fn stopped(scene: &Scene, databases: &Databases, section: &mut Section) -> Resul
              \"{}\"",
             number(counts, "mysql_1040"),
             answered(outcome, "mysql", "err:1040"),
-            number(&found[1].1, "mysql_1040"),
+            found.get(1).map_or(0, |(_, guarded)| number(guarded, "mysql_1040")),
             outcome.finding("cascade").unwrap_or_default()
         ),
     );
@@ -221,19 +222,20 @@ fn drill(
     mut each: impl FnMut(Moment<'_>) -> Result<()>,
 ) -> Result<Outcome> {
     let mut load = None;
+    let (phases, length) = scene.choose(PHASES, SHORT);
     let outcome = Playbook::new(name)
         .ingress("web", service.port)
         .downstream("redis", databases.redis_port)
         .downstream("mysql", databases.mysql_port)
         .untyped()
         .window("1s")
-        .phases(PHASES)
+        .phases(phases)
         .expect("web failure latency p99 <= 500ms")
         .expect("mysql connections opened <= 200")
         .expect("redis downstream QPS per ingress <= 1.3")
         .run(scene, |moment| {
             if moment == Moment::Phase("baseline") {
-                load = Some(scene.load(service.port, &[&LOAD[..], &WITHIN].concat())?);
+                load = Some(scene.load(service.port, &[&LOAD[..], &["--duration", length]].concat())?);
             }
             each(moment)
         })?;

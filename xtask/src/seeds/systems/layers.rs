@@ -127,7 +127,17 @@ fn some_fail(scene: &Scene, section: &mut Section) -> Result<()> {
     let requests: u32 = scene.choose(1500, 100);
     let mut table = Table::new(
         &format!("{requests} requests through three layers of three tries, answers 503 with probability p"),
-        &["p", "calls a request", "(1-p^27)/(1-p)", "off by, in standard errors", "the article's", "served", "1-p^27", "off by ", "the article's "],
+        &[
+            "p",
+            "calls a request",
+            "(1-p^27)/(1-p)",
+            "off by, in standard errors",
+            "the article's",
+            "served",
+            "1-p^27",
+            "off by ",
+            "the article's ",
+        ],
     );
     let rows = [(10, "1.11", "100.0%"), (30, "1.45", "100.0%"), (50, "2.06", "100.0%"), (90, "9.88", "92.8%")];
     let mut within = true;
@@ -343,16 +353,25 @@ fn one_layer(scene: &Scene, section: &mut Section) -> Result<()> {
         let told = |windows: Option<f64>| {
             windows.map_or("a number of windows that its drill could not tell".to_owned(), |windows| format!("{windows:.0}"))
         };
-        let wins = budgeted.times < naive.times
-            && budgeted.windows.is_some_and(|windows| naive.windows.is_none_or(|naive| windows <= naive))
-            && budgeted.fails_within < naive.fails_within;
+        let (less, sooner) = (budgeted.times < naive.times, budgeted.windows <= naive.windows || naive.windows.is_none());
+        let word = |wins: bool| if wins { "better" } else { "no better" };
         section.find(
             "C8",
-            if wins { Verdict::Partly } else { Verdict::Refuted },
+            // Backlog and breaker are not in it, so no more than a part of the claim is shown.
+            if less { Verdict::Partly } else { Verdict::Refuted },
             format!(
-                "jittered backoff and a budget against plain retries in three layers: {:.2}x against {:.1}x of traffic, the share of retries back after {} \
-                 against {}, 99 of 100 failures told within {:.0} against {:.0} ms; backlog and breaker are not in it",
-                budgeted.times, naive.times, told(budgeted.windows), told(naive.windows), budgeted.fails_within, naive.fails_within
+                "jittered backoff and a budget against plain retries in three layers: {:.2}x against {:.1}x of traffic ({}), the share of retries back after {} \
+                 against {} ({}), 99 of 100 failures told within {:.0} against {:.0} ms ({}); \
+                 backlog and breaker are not in it",
+                budgeted.times,
+                naive.times,
+                word(less),
+                told(budgeted.windows),
+                told(naive.windows),
+                word(budgeted.windows.is_some() && sooner),
+                budgeted.fails_within,
+                naive.fails_within,
+                if budgeted.fails_within < naive.fails_within { "better" } else { "no better: where the store fails at once, backoff keeps the client waiting" }
             ),
         );
     }

@@ -117,7 +117,8 @@ fn findings(found: &[Found], section: &mut Section) -> Result<()> {
         hit += total("packets_hit");
         selected += total("packets_selected");
         let phases = one.outcome.json["phases"].as_array().context("a result without phases")?;
-        let length = |phase: &serde_json::Value| (phase["end_ns"].as_f64().unwrap_or(0.0) - phase["start_ns"].as_f64().unwrap_or(0.0)) / 1e9;
+        let length =
+            |phase: &serde_json::Value| (phase["end_ns"].as_f64().unwrap_or(0.0) - phase["start_ns"].as_f64().unwrap_or(0.0)) / 1e9;
         held = held.min(phases.iter().find(|phase| phase["name"] == "fault").map_or(0.0, length));
     }
     let share = hit / selected;
@@ -203,7 +204,17 @@ impl Cell {
             ("faults.0", "{loss: 30%, to: store, direction: ingress}".to_owned()),
         ];
         let mut load = Command::new(binary("stormdrill-lab"));
-        load.args(["load", "--url", &format!("http://{}/orders", address(chain.port)), "--rate", "15/s", "--timeout", "20s", "--unique-path", "on"]);
+        load.args([
+            "load",
+            "--url",
+            &format!("http://{}/orders", address(chain.port)),
+            "--rate",
+            "15/s",
+            "--timeout",
+            "20s",
+            "--unique-path",
+            "on",
+        ]);
         load.args(["--duration", &format!("{}s", baseline + fault + recovery - 10)]);
         let log = scene.log("load");
         Ok(Ready { store, _chain: chain, set: set.map(|(key, value)| (key.to_owned(), value)).into(), load, log })

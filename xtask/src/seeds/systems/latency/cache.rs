@@ -82,7 +82,8 @@ pub(super) fn run(scene: &Scene, section: &mut Section) -> Result<()> {
     ];
     let mut bring: Vec<Bring> = bring.map(|(host, guest)| Bring { host, guest: guest.to_owned() }).into();
     bring.extend(python(scene)?);
-    let job = Job { command: vec!["sh".into(), "/go.sh".into()], bring, memory: 1024, timeout: Duration::from_secs(1200), ..Job::default() };
+    let job =
+        Job { command: vec!["sh".into(), "/go.sh".into()], bring, memory: 1024, timeout: Duration::from_secs(1200), ..Job::default() };
     let text = guest::boot(scene, &kernel, &job, "cache")?;
     let mut outcomes = Vec::new();
     for (kind, what, expected) in DRILLS {

@@ -81,6 +81,7 @@ pub(super) fn boot(scene: &Scene, kernel: &Kernel, job: &Job, name: &str) -> Res
 /// The result that the guest printed between the marks of this name.
 pub(super) fn outcome(text: &str, name: &str, playbook: &str) -> Result<Outcome> {
     let (begin, end) = (format!("<<{name}"), format!(">>{name}"));
-    let json = text.split(&begin).nth(1).and_then(|rest| rest.split(&end).next()).with_context(|| format!("the guest printed no {name}"))?;
+    let json =
+        text.split(&begin).nth(1).and_then(|rest| rest.split(&end).next()).with_context(|| format!("the guest printed no {name}"))?;
     Outcome::parse(json, playbook)
 }
