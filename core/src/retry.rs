@@ -60,6 +60,8 @@ pub struct Identity {
     pub ids: Ids,
     /// What is asked of whom; `None` for a request that could not be read, which is never compared with others.
     pub print: Option<Fingerprint>,
+    /// Of a request that could not be read, its message, hashed: what it asks for, whatever it asks.
+    pub message: Option<u64>,
     /// It makes a connection ready (who logs in, which settings hold) and is the same on every one: it repeats nothing.
     pub is_setup: bool,
     /// What it would mean to do it twice.
@@ -164,7 +166,8 @@ impl Recogniser {
     /// Judges an attempt, and remembers it for those that follow.
     pub fn judge(&mut self, identity: &Identity, start: Start) -> Finding {
         let print = identity.print.unwrap_or_default();
-        let by_id = self.ids.note(start.edge, &identity.ids, &print, start.at_ns);
+        let about = identity.print.or(identity.message.map(|call| Fingerprint { call, ..Fingerprint::default() }));
+        let by_id = self.ids.note(start.edge, &identity.ids, about.as_ref(), start.at_ns);
         let says_first = identity.marker.is_some_and(|number| number <= 1);
         let compared = identity.print.filter(|_| !identity.is_setup);
         let key = compared.map(|print| join(join(u64::from(start.edge.0), start.caller), print.call));
@@ -360,6 +363,26 @@ mod tests {
             assert_eq!((finding.evidence, finding.number), (None, 1));
             assert!(finding.ticket.is_none());
         }
+    }
+
+    #[test]
+    fn an_unreadable_requests_own_id_says_nothing_without_its_message_and_a_calls_id_does() {
+        let unread = |kind: IdKind, message: Option<u64>| {
+            let mut ids = Ids::default();
+            ids.push(kind, b"r");
+            Identity { ids, message, ..Identity::default() }
+        };
+        let second = |first: Identity, second: Identity| {
+            let mut recogniser = recogniser();
+            recogniser.judge(&first, start(1));
+            recogniser.judge(&second, start(2)).evidence
+        };
+        let caller = |message| unread(IdKind::RequestId, message);
+        assert_eq!(second(caller(None), caller(None)), None, "one request may lead to many calls");
+        assert_eq!(second(caller(Some(1)), caller(Some(2))), None);
+        assert_eq!(second(caller(Some(1)), caller(Some(1))), Some(Evidence::Id));
+        let call = unread(IdKind::IdempotencyKey, None);
+        assert_eq!(second(call, call), Some(Evidence::Id));
     }
 
     #[test]
