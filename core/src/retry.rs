@@ -115,6 +115,8 @@ pub struct Finding {
     pub evidence: Option<Evidence>,
     /// It was matched, and the attempt before it had no outcome yet.
     pub hedge: bool,
+    /// What it asks for is not known, and nothing else says whether it is a retry.
+    pub is_uncompared: bool,
     /// Which attempt of its logical request it is on this edge, from 1.
     pub number: u32,
     /// Of a retry: from the end of the attempt before it, nanoseconds, where that had one and is known.
@@ -191,7 +193,9 @@ impl Recogniser {
             Ticket { key, attempt }
         });
         let hedge = evidence == Some(Evidence::Matched) && before.is_some_and(|before| before.open);
-        let mut finding = Finding { evidence, hedge, number, gap_ns: None, is_first_gap: false, faults: Faults::default(), ticket };
+        let is_uncompared = evidence.is_none() && identity.print.is_none() && identity.marker.is_none();
+        let mut finding =
+            Finding { evidence, hedge, is_uncompared, number, gap_ns: None, is_first_gap: false, faults: Faults::default(), ticket };
         if let Some(evidence) = evidence {
             self.look_back(&mut finding, identity, evidence, before, key, start.at_ns);
         }
@@ -361,7 +365,7 @@ mod tests {
         for token in 1..10 {
             let finding = recogniser.judge(&Identity::default(), start(token));
             assert_eq!((finding.evidence, finding.number), (None, 1));
-            assert!(finding.ticket.is_none());
+            assert!(finding.ticket.is_none() && finding.is_uncompared);
         }
     }
 
@@ -383,6 +387,10 @@ mod tests {
         assert_eq!(second(caller(Some(1)), caller(Some(1))), Some(Evidence::Id));
         let call = unread(IdKind::IdempotencyKey, None);
         assert_eq!(second(call, call), Some(Evidence::Id));
+        let mut recogniser = recogniser();
+        let marked = Identity { marker: Some(1), ..Identity::default() };
+        assert!(!recogniser.judge(&marked, start(1)).is_uncompared, "a marker says that it is the first");
+        assert!(!recogniser.judge(&identity(None, None), start(2)).is_uncompared);
     }
 
     #[test]
