@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::output;
+use crate::claim::Claim;
 use crate::exit::Exit;
 use crate::fault::clean::{CleanReport, Force, clean};
 use crate::fault::journal;
@@ -16,7 +17,8 @@ pub(super) fn run(state_dir: &Path, force: bool) -> Exit {
             for problem in &report.problems {
                 complain(&chain(problem));
             }
-            if report.is_clean() { Exit::Pass } else { Exit::Environment }
+            let swept = Claim::sweep(state_dir).inspect_err(|error| complain(&chain(error)));
+            if report.is_clean() && swept.is_ok() { Exit::Pass } else { Exit::Environment }
         }
         Err(error) => {
             complain(&chain(&error));

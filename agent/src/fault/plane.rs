@@ -12,7 +12,6 @@ use std::time::Duration;
 use stormdrill_core::edge::EdgeSpec;
 use stormdrill_core::fault::{Backend, FaultCounts, FaultKind, FaultOutcome, FaultSpec, reach};
 use stormdrill_core::units::share;
-use stormdrill_wire::fault::LEASE_NS;
 use thiserror::Error;
 
 use crate::clock::monotonic_ns;
@@ -25,6 +24,7 @@ use super::hook_plan::{Carrier, HookPlan};
 use super::host::{self, HostError};
 use super::install::{InstallError, Installed, Loaded};
 use super::interface::{self, InterfaceError};
+use super::lease::Leases;
 use super::mechanism::{backend, carrier, hooks_of, is_on, other_hook, shares_netem, sight};
 use super::members::{self, MembersError};
 use super::netlink::{Netlink, NetlinkError};
@@ -362,14 +362,13 @@ impl Applied {
     /// # Errors
     /// When a map cannot be written; the fault then ends by itself.
     pub fn renew(&mut self) -> Result<(), FaultError> {
-        let expiry = monotonic_ns() + LEASE_NS;
-        for hook in &mut self.hooks {
-            hook.lease_until(expiry)?;
-        }
-        if let Some(connect) = &mut self.connect {
-            connect.lease_until(expiry)?;
-        }
-        Ok(())
+        self.leases().renew()
+    }
+
+    /// The leases, to be renewed by somebody else than who works with the faults.
+    #[must_use]
+    pub fn leases(&self) -> Leases {
+        Leases::of(self.hooks.iter().map(Installed::shared).chain(self.connect.iter().filter_map(Connect::shared)))
     }
 
     /// Whether the kernel still carries the faults out: nobody took their filters away.
