@@ -42,7 +42,8 @@ pub(crate) fn of(fault: &FaultOutcome, evidence: &Evidence<'_>) -> Effect {
     let felt = (0..evidence.edges.len())
         .filter(|&edge| evidence.edges[edge].name == fault.spec.to || evidence.edges[edge].role == Role::Ingress)
         .map(|edge| {
-            let failed = rose(measure::shares::failed_share(edge, &during), measure::shares::failed_share(edge, &baseline));
+            // A connection that never came about keeps a try from becoming an attempt: nothing else shows what loss does to handshakes.
+            let failed = rose(measure::shares::failed_tries(edge, &during), measure::shares::failed_tries(edge, &baseline));
             let retried = rose(
                 measure::shares::retry_share(edge, &during, RetryBase::All),
                 measure::shares::retry_share(edge, &baseline, RetryBase::All),
@@ -152,8 +153,9 @@ fn reason(fault: &FaultOutcome, effect: Effect) -> String {
             LEAST_CHANGE * 100.0
         ),
         Effect::Slowed | Effect::Failed => format!(
-            "{kind} to {to} hit {hit} of {selected} {things} and made requests slower, but none was given up or failed, \
-             so that there was nothing to retry: use a shorter client timeout or a stronger fault"
+            "{kind} to {to} hit {hit} of {selected} {things} and made requests slower, but no more than {} points of them failed or \
+             were given up, so that there was next to nothing to retry: use a shorter client timeout or a stronger fault",
+            LEAST_CHANGE * 100.0
         ),
     }
 }

@@ -154,7 +154,13 @@ impl Limit {
                 return format!("{cannot}: {endless}");
             }
             if sample.unknown() > 0.0 {
-                return format!("{cannot}: {} had no outcome", counted(whole(sample.unknown()), "request"));
+                let unknown = counted(whole(sample.unknown()), "request");
+                return match self.metric {
+                    Metric::RetryRatio { .. } => {
+                        format!("{cannot}: {unknown} could be compared with none, so it is not known whether they are retries")
+                    }
+                    _ => format!("{cannot}: {unknown} had no outcome"),
+                };
             }
             return format!("{cannot}, and hardly could with more traffic");
         };

@@ -58,6 +58,10 @@ pub(crate) enum Gap {
         .0 % 10
     )]
     TooAlike(u32),
+    #[error(
+        "{unread} of {of} requests could be compared with none, as on HTTP/2 connections that were open before the drill: have retries marked, or the connections made anew"
+    )]
+    Unread { unread: u64, of: u64 },
     #[error("the baseline is zero, so an increase is undefined: give an absolute limit instead")]
     ZeroBaseline,
     #[error("it is zero in the baseline, and coming back to nothing shows nothing")]

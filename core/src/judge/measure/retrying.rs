@@ -27,8 +27,9 @@ pub(super) fn share(scene: Scene<'_>, windows: &[&Window], base: RetryBase, phas
     if of == 0 {
         return Err(Gap::NoTraffic(phase));
     }
-    let (mut told, mut matched) = (0, 0);
+    let (mut told, mut matched, mut unread) = (0, 0, 0);
     for (_, edge) in of_edge(scene.edge, windows) {
+        unread += edge.uncompared;
         told += edge.retries.marker + edge.retries.id;
         matched += edge.retries.matched;
     }
@@ -37,9 +38,13 @@ pub(super) fn share(scene: Scene<'_>, windows: &[&Window], base: RetryBase, phas
     if rate > FALSE_RATE_LIMIT && matched > told {
         return Err(Gap::TooAlike(permille(rate)));
     }
+    if unread >= of {
+        return Err(Gap::Unread { unread, of });
+    }
     let wrong = rate * of as f64;
     let retries = told as f64 + (matched as f64 - wrong).max(0.0);
-    Ok(Share { hits: retries.min(of as f64), base, ..Share::of_all(0, of) })
+    // Those may be retries or not.
+    Ok(Share { hits: retries.min((of - unread) as f64), unknown: unread as f64, base, ..Share::of_all(0, of) })
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share, in thousandths")]

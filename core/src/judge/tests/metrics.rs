@@ -287,6 +287,31 @@ fn false_matches_make_no_layer_and_many_windows_no_false_alarm() {
 }
 
 #[test]
+fn what_could_be_compared_with_nothing_is_not_taken_for_first_attempts() {
+    // HTTP/2 connections from before the drill: paths are not known, so no retry is seen.
+    let ratio = limit(Some("db"), crate::judge::tests::RETRY_RATIO, Op::AtMost, 0.1);
+    let with = |uncompared: u64| {
+        let mut drill = Drill::usual(seen(1000), seen(1000).retries(20));
+        drill.windows.iter_mut().for_each(|window| window.edges[1].uncompared = uncompared);
+        drill.judge(&ratio)
+    };
+    assert_eq!(with(0).verdict, Verdict::Pass);
+    assert_eq!(with(10).verdict, Verdict::Pass, "a few make no difference");
+    let many = with(400);
+    assert_eq!(many.verdict, Verdict::Inconclusive, "{many:?}");
+    assert!(many.reason.is_some_and(|reason| reason.contains("could be compared with none")));
+    let all = with(1000);
+    assert_eq!(all.verdict, Verdict::Inconclusive, "{all:?}");
+    assert!(all.reason.is_some_and(|reason| reason.contains("have retries marked")));
+    // A limit that is broken by those that are known is broken.
+    let mut drill = Drill::usual(seen(1000), seen(1000));
+    for window in &mut drill.windows {
+        (window.edges[1].uncompared, window.edges[1].retries.id) = (400, 300);
+    }
+    assert_eq!(drill.judge(&ratio).verdict, Verdict::Fail);
+}
+
+#[test]
 fn who_waits_must_be_known_before_anybody_can_be_late() {
     let known = changed(|edge| (edge.accountable, edge.late_starts, edge.orphan_ns) = (100, 4, 500_000_000));
     assert_eq!(judged(&known, &db(Metric::LateStarts, Op::AtMost, 20.0)), (Verdict::Fail, Some(24.0)));
