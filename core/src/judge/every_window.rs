@@ -9,7 +9,7 @@ use crate::expectation::Metric;
 use crate::judge::limit::{Limit, Outcome};
 use crate::judge::measure::{Gap, Scene};
 use crate::judge::sample::Sample;
-use crate::judge::wording::quantity;
+use crate::judge::wording::{apart, quantity};
 use crate::judge::{ALPHA, FEWEST_ATTEMPTS, Verdict, measure};
 use crate::stats::Tails;
 use crate::window::Window;
@@ -44,15 +44,9 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
     let outcome = |verdict, reason| Outcome { verdict, observed: Some(observed), interval: Some(limit.interval(worst, tails)), reason };
     let broken = broken(limit, &samples);
     if broken > 0 {
-        return outcome(
-            Verdict::Fail,
-            Some(format!(
-                "{broken} of {} windows break the limit of {}; the worst is window {epoch} with {}",
-                samples.len(),
-                quantity(limit.value, limit.unit()),
-                quantity(observed, limit.unit()),
-            )),
-        );
+        let (worst, value) = apart(observed, limit.value, limit.unit());
+        let reason = format!("{broken} of {} windows break the limit of {value}; the worst is window {epoch} with {worst}", samples.len());
+        return outcome(Verdict::Fail, Some(reason));
     }
     match gap {
         Some((Weight::Broken, broken)) => return outcome(Verdict::Fail, Some(format!("in at least one window {broken}"))),

@@ -129,13 +129,8 @@ impl Limit {
     }
 
     fn broken(self, observed: f64, interval: Interval) -> String {
-        format!(
-            "{} is {} the limit of {} (90% interval {})",
-            quantity(observed, self.unit()),
-            wording::wrong_side(self.op),
-            quantity(self.value, self.unit()),
-            self.spelled(interval),
-        )
+        let (observed, limit) = wording::apart(observed, self.value, self.unit());
+        format!("{observed} is {} the limit of {limit} (90% interval {})", wording::wrong_side(self.op), self.spelled(interval))
     }
 
     pub(crate) fn spelled(self, interval: Interval) -> String {

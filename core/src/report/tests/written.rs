@@ -86,6 +86,11 @@ fn nothing_in_a_result_acts_on_a_terminal() {
     let written = format!("{shown:?}");
     assert!(!["\\u{1b}", "\\u{7}", "\\0", "\\u{202e}", "\\u{2066}"].iter().any(|bad| written.contains(bad)), "{written}");
     assert_eq!(run_of_numbers(&shown), run_of_numbers(&run));
+    // Nor on a page, nor in what a CI system shows.
+    run.expectations[0].reason = Some("a\u{1b}[31m\u{202e}b".to_owned());
+    for report in [html::render(&run), junit::render(&run), markdown::render(&run)] {
+        assert!(!["\u{1b}", "\u{7}", "\0", "\u{202e}", "\u{2066}"].iter().any(|bad| report.contains(bad)), "{report}");
+    }
 }
 
 /// The numbers of a result, which no cleaning may touch.
