@@ -49,7 +49,7 @@ pub(crate) fn overrule(
     let doubts = [
         (Verdict::Invalid, health::overloaded(evidence.load)),
         (Verdict::Invalid, hidden::behind_the_socket(metric, phase, edge, evidence)),
-        (Verdict::Vacuous, if phase == PhaseName::Baseline { None } else { effect::untested(metric, evidence) }),
+        (Verdict::Vacuous, if phase == PhaseName::Baseline { None } else { effect::untested(metric, edge, evidence) }),
     ];
     let Some((doubted, doubt)) = doubts.into_iter().find_map(|(verdict, doubt)| Some((verdict, doubt?))) else {
         return match arrivals::missing(metric, edge, phase, evidence) {

@@ -72,7 +72,7 @@ fn spelled(value: f64, unit: &str, more: usize) -> String {
 }
 
 /// At most so many decimals, without trailing zeros.
-fn short(value: f64, decimals: usize) -> String {
+pub(crate) fn short(value: f64, decimals: usize) -> String {
     let text = trimmed(format!("{value:.decimals$}"));
     if text == "-0" { "0".to_owned() } else { text }
 }

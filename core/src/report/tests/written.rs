@@ -203,6 +203,10 @@ fn pauses_before_retries_are_drawn_where_there_are_any() {
     for shown in ["Pauses before retries", "up to 100 ms", "up to 2 s", "longer", "width=\"250.0\"", "under the fault: 0.25"] {
         assert!(page.contains(shown), "{shown}");
     }
+    // How pauses are spread that are none says nothing.
+    run.edges[1].phases.get_mut("fault").unwrap().retrying.as_mut().unwrap().gaps = vec![gap(Some(1.0), 40), gap(Some(100.0), 10)];
+    let page = html::render(&run);
+    assert!(page.contains("come at once") && !page.contains("under the fault: 0.25"), "{page}");
 }
 
 #[test]
