@@ -9,11 +9,8 @@ use crate::stats::{Tails, quantile};
 use crate::track::burst::Burst;
 use crate::window::{EdgeWindow, Window};
 
-/// Fewer pauses do not tell how they are spread.
-const FEWEST_PAUSES: usize = 30;
-
-/// Fewer retries do not tell whether they come in bursts.
-const FEWEST_RETRIES: u64 = 30;
+/// Fewer retries do not tell whether they come in bursts, and fewer pauses before them not how those are spread.
+pub(crate) const FEWEST_RETRIES: u64 = 30;
 
 /// A typical pause shorter than this is none: it is the time that a program takes to go on. Nanoseconds.
 const SHORTEST_PAUSE_NS: u64 = 5_000_000;
@@ -65,7 +62,7 @@ pub(super) fn jitter(scene: Scene<'_>) -> Result<Sample, Gap> {
     let mut pauses: Vec<u64> = of_edge(scene.edge, scene.judged).flat_map(|(_, edge)| edge.first_gaps_ns.iter().copied()).collect();
     match pauses.len() {
         0 => Err(Gap::NoRetry(scene.phase)),
-        few @ ..FEWEST_PAUSES => Err(Gap::FewPauses { pauses: few, least: FEWEST_PAUSES }),
+        few if (few as u64) < FEWEST_RETRIES => Err(Gap::FewPauses { pauses: few, least: FEWEST_RETRIES }),
         _ => {
             pauses.sort_unstable();
             match quantile::estimate(&pauses, 0.5, Tails::each(ALPHA)) {
@@ -77,6 +74,16 @@ pub(super) fn jitter(scene: Scene<'_>) -> Result<Sample, Gap> {
             }
         }
     }
+}
+
+/// Pauses before first retries.
+pub(crate) fn pauses(edge: usize, windows: &[&Window]) -> u64 {
+    of_edge(edge, windows).map(|(_, counts)| counts.first_gaps_ns.len() as u64).sum()
+}
+
+/// Retries whose place in time is known.
+pub(crate) fn retries_in_bursts(edge: usize, windows: &[&Window]) -> u64 {
+    of_edge(edge, windows).map(|(_, counts)| counts.burst.retries).sum()
 }
 
 /// The fullest hundredth of a second over the mean.

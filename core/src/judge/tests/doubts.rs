@@ -78,6 +78,14 @@ fn a_fault_that_hit_nothing_tested_nothing() {
     check("hit", &drill, &retry_at_most(0.1), Pass, "");
     drill.faults = vec![http_status(0, 0), http_status(312, 90)];
     check("one of two", &drill, &retry_at_most(0.1), Pass, "");
+    // What another edge met with does not test this one.
+    drill.faults = vec![
+        http_status(0, 0),
+        FaultOutcome { spec: FaultSpec { to: "cache".to_owned(), ..http_status(312, 90).spec }, ..http_status(312, 90) },
+    ];
+    check("one of two edges", &drill, &retry_at_most(0.1), Vacuous, "http_status to db saw none");
+    drill.faults.remove(0);
+    check("another edge", &drill, &retry_at_most(0.1), Pass, "");
     let mut storm = Drill::usual(seen(300).retries(200), seen(100));
     storm.faults = vec![http_status(0, 0)];
     check("a limit that is broken", &storm, &retry_at_most(0.1), Fail, "and nothing was tested");

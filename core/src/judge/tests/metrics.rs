@@ -119,6 +119,13 @@ fn a_success_costs_its_share_of_the_failures() {
     assert_eq!(verdict, Verdict::Fail);
     close(cost, 3.0);
     assert_eq!(judged(&drill, &db(Metric::CostPerSuccess, Op::AtMost, 3.5)).0, Verdict::Pass);
+    // Less than one attempt each is not possible, so that one each is a demand on what was seen.
+    assert_eq!(judged(&Drill::usual(seen(100), seen(100)), &db(Metric::CostPerSuccess, Op::AtMost, 1.0)).0, Verdict::Pass);
+    assert_eq!(judged(&Drill::usual(seen(100).failures(1), seen(100)), &db(Metric::CostPerSuccess, Op::AtMost, 1.0)).0, Verdict::Fail);
+    assert_eq!(
+        judged(&Drill::usual(seen(100).pending(1), seen(100)), &db(Metric::CostPerSuccess, Op::AtMost, 1.0)).0,
+        Verdict::Inconclusive
+    );
     let none = Drill::usual(seen(300).failures(300), seen(100)).judge(&db(Metric::CostPerSuccess, Op::AtMost, 3.0));
     assert_eq!((none.verdict, none.observed), (Verdict::Fail, Some(f64::INFINITY)));
 }
