@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::mount::{MsFlags, mount};
+use nix::mount::{MsFlags, mount, umount};
 use thiserror::Error;
 
 /// Why there is no cgroup2 to attach to.
@@ -55,13 +55,47 @@ pub fn find_or_mount(state_dir: &Path) -> Result<PathBuf, CgroupError> {
     {
         return Err(CgroupError::Unsupported);
     }
-    let path = state_dir.join("cgroup2");
+    let path = own_mount(state_dir);
     fs::create_dir_all(&path).map_err(|source| CgroupError::Directory { path: path.clone(), source })?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     match mount(Some("stormdrill"), &path, Some("cgroup2"), flags, None::<&str>) {
         Ok(()) => Ok(path),
-        Err(source) => Err(CgroupError::Mount { path, source }),
+        Err(source) => {
+            // Empty, unless somebody else keeps something there.
+            let _ = fs::remove_dir(&path);
+            Err(CgroupError::Mount { path, source })
+        }
     }
+}
+
+/// The same for as long as a piece of work takes: a hierarchy that was mounted for it is taken off again, with its directory.
+///
+/// # Errors
+/// As [`find_or_mount`].
+pub(crate) fn with_mounted<T>(state_dir: &Path, work: impl FnOnce(&Path) -> T) -> Result<T, CgroupError> {
+    let was_mounted = mounted().is_some();
+    let root = find_or_mount(state_dir)?;
+    let result = work(&root);
+    if !was_mounted && root == own_mount(state_dir) {
+        take_off(state_dir);
+    }
+    Ok(result)
+}
+
+/// Takes off the hierarchy that [`find_or_mount`] mounted, if it did, and says whether. One that is used stays: as harmless as it is useful.
+pub(crate) fn take_off(state_dir: &Path) -> bool {
+    let path = own_mount(state_dir);
+    let was_mounted = path.join("cgroup.controllers").exists();
+    let is_off = was_mounted && umount(&path).is_ok();
+    if is_off || !was_mounted {
+        // Empty, unless somebody else keeps something there.
+        let _ = fs::remove_dir(&path);
+    }
+    is_off
+}
+
+fn own_mount(state_dir: &Path) -> PathBuf {
+    state_dir.join("cgroup2")
 }
 
 /// The root of the cgroup2 hierarchy, if it is mounted somewhere. Mounts nothing.

@@ -180,6 +180,10 @@ impl Driver<'_> {
             }
             self.progress.faults(&self.faults.counts());
         }
+        if let Some(reason) = self.missing().await {
+            self.progress.note(&format!("ending early: {reason}"));
+            self.handle(Event::Abort { reason, now_ns }).await?;
+        }
         if now_ns >= self.look_at_ns {
             self.look_at_ns = now_ns + LOOK_NS;
             // Guards see nothing any more, either.
@@ -222,7 +226,13 @@ impl Driver<'_> {
         if let Err(error) = self.faults.renew() {
             return Some(format!("the fault's lease could not be renewed: {}", chain(&error)));
         }
-        match self.faults.missing() {
+        self.faults.begin_look();
+        None
+    }
+
+    /// Says why the fault phase is not one any more if the kernel does not have all of the faults.
+    async fn missing(&mut self) -> Option<String> {
+        match self.faults.missing().await {
             Ok(None) => None,
             Ok(Some(fault)) => Some(format!("somebody has taken the fault {fault} out of the kernel")),
             Err(error) => Some(format!("it cannot be told whether the fault is still there: {}", chain(&error))),

@@ -42,6 +42,8 @@ mod hook_plan;
 
 mod tally;
 
+pub mod lease;
+
 pub mod install;
 
 pub mod object;

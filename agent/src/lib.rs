@@ -26,6 +26,8 @@ pub mod driver;
 
 pub mod signals;
 
+pub mod priority;
+
 pub mod load;
 
 pub mod drill;

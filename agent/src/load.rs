@@ -22,7 +22,7 @@ use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::clock;
+use crate::{clock, priority};
 
 /// Why a load could not start.
 #[derive(Debug, Error)]
@@ -74,18 +74,13 @@ pub fn start(load: &Load, tag: &str) -> Result<Running, LoadError> {
     let thread = std::thread::Builder::new()
         .name("load".to_owned())
         .spawn(move || {
-            be_on_time();
+            // A schedule that is kept is part of the measurement, and the generator needs little; how late it was is measured.
+            priority::be_on_time(-15);
             let local = tokio::task::LocalSet::new();
             local.block_on(&runtime, generate(target, rate, timeout, tag, &seen))
         })
         .map_err(LoadError::Start)?;
     Ok(Running { stop, thread })
-}
-
-/// Lets the calling thread run before ordinary ones: a schedule that is kept is part of the measurement, and the generator needs little.
-fn be_on_time() {
-    // SAFETY: no memory is involved; 0 is the calling thread. Without the privilege the thread stays ordinary, and its lag is measured.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -15) };
 }
 
 impl Running {

@@ -220,6 +220,14 @@ async fn a_playbook_of_the_folder_is_started_by_name_with_overrides() {
 }
 
 #[tokio::test]
+async fn a_folder_of_playbooks_that_is_not_there_is_said() {
+    let api = Api::with("playbooks: /nonexistent/playbooks", None);
+    let (status, problem) = api.ask("GET", "/v1/playbooks").await;
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(status == 503 && detail.contains("names in `playbooks`") && detail.contains("No such file"), "{status} {problem}");
+}
+
+#[tokio::test]
 async fn a_bad_playbook_is_refused_with_its_problems_and_their_places() {
     let api = Api::new();
     let bad = playbook("slow", 1).replace("faults", "folts");

@@ -182,7 +182,10 @@ fn a_plan_refuses_what_a_run_would_and_says_what_only_the_start_can_tell() {
         ("loss: 1%, select: {addresses: nobody.invalid}", "fault 1: select: resolve nobody.invalid: "),
         ("delay: {time: 2ms, jitter: 1ms, table: /nowhere/x.dist}", "fault 1: read the distribution table /nowhere/x.dist: No such file"),
         ("loss: 1%, select: {container: 0123456789ab}", "fault 1: select: no cgroup of a running container has the id 0123456789ab"),
+        ("delay: {time: 2ms, jitter: 1ms, table: /dev/zero}", "fault 1: read the distribution table /dev/zero: it is no regular file"),
         ("loss: 1%, netns: {path: /run/netns/nowhere}", "fault 1: netns: open the network namespace /run/netns/nowhere: No such file"),
+        ("loss: 1%, netns: {path: /etc/passwd}", "fault 1: netns: /etc/passwd is no network namespace"),
+        ("loss: 1%, netns: {path: /proc/self/ns/mnt}", "fault 1: netns: /proc/self/ns/mnt is no network namespace"),
     ] {
         let planned = plan(fault);
         assert_eq!(planned.code, Some(2), "{fault}: {planned:#?}");
@@ -196,6 +199,9 @@ fn a_plan_refuses_what_a_run_would_and_says_what_only_the_start_can_tell() {
     assert_eq!((elsewhere.code, elsewhere.stderr.as_str()), (Some(0), ""), "{elsewhere:#?}");
     let unknown = "\nnot known before the start\n  fault 1: whether there is an interface eth7 in the network namespace of process 1: ";
     assert!(elsewhere.stdout.contains(unknown), "{elsewhere:#?}");
+    // The interface is the kernel's answer, and so is the reason.
+    let here = plan("loss: 1%, direction: both");
+    assert!(here.stdout.contains("makes    a clsact qdisc on lo (the route to 127.0.0.1), unless it has one\n"), "{here:#?}");
 }
 
 /// A drill's result, as measured on a lab.

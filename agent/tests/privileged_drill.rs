@@ -261,6 +261,20 @@ fn spoiled(scene: &Scene) -> Drill {
 }
 
 #[test]
+fn a_drills_thread_runs_before_ordinary_ones_on_the_busy_host_that_it_makes() {
+    in_namespace(|| {
+        let scene = Scene::new("1");
+        let drill = spoiled(&scene);
+        let stat = std::fs::read_to_string(format!("/proc/{0}/task/{0}/stat", drill.pid())).unwrap();
+        // The 19th field, of those that follow the name in parentheses the 17th.
+        let nice: i32 = stat.rsplit_once(") ").unwrap().1.split(' ').nth(16).unwrap().parse().unwrap();
+        assert!(nice < 0, "{stat}");
+        drill.signal(Signal::SIGINT);
+        assert_eq!(drill.end().ended.code, Some(4));
+    });
+}
+
+#[test]
 fn a_killed_agents_fault_ends_in_time_and_clean_takes_the_rest() {
     in_namespace(|| {
         let before = dump();
@@ -279,6 +293,11 @@ fn a_killed_agents_fault_ends_in_time_and_clean_takes_the_rest() {
         assert!(ended.stdout.contains("removed "), "{ended:#?}");
         assert_eq!(dump(), before);
         assert!(scene.agent.has_no_journal());
+        let claims = std::fs::read_dir(scene.agent.state_dir()).unwrap().filter(|entry| {
+            let path = entry.as_ref().unwrap().path();
+            path.extension().is_some_and(|extension| extension == "claim")
+        });
+        assert_eq!(claims.count(), 0, "what the killed drill had claimed");
         let again = scene.agent.run(&["clean"]);
         assert_eq!((again.code, again.stdout.as_str()), (Some(0), "nothing to remove\n"));
     });

@@ -129,6 +129,58 @@ fn a_request_that_comes_in_pieces_is_known_by_its_first_and_a_head_in_pieces_is_
     });
 }
 
+/// A server that answers the n-th request of a connection with the n-th of these pieces, cut as they are.
+fn serve_pieces(address: &str, answers: Vec<Vec<String>>) {
+    let listener = TcpListener::bind(address).unwrap();
+    std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        stream.set_nodelay(true).unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        for pieces in answers {
+            let mut line = String::new();
+            while line != "\r\n" {
+                line.clear();
+                reader.read_line(&mut line).unwrap();
+            }
+            for piece in pieces {
+                stream.write_all(piece.as_bytes()).unwrap();
+                // Until it has arrived, as below.
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+    });
+}
+
+#[test]
+fn an_answer_whose_head_takes_several_runs_or_segments_is_spoilt_like_any_other() {
+    in_namespace(|| {
+        let state = tempfile::tempdir().unwrap();
+        let short = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+        // Lines that may be about the body's length, which are read byte by byte; and more of others than one run takes.
+        let real = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nConnection: keep-alive\r\nTransfer-Encodings: chunked\r\n\
+             Cache-Control: no-store\r\nContent-Security-Policy: {}\r\nContent-Length: 2\r\n\r\nhi",
+            "default-src 'self'; ".repeat(40)
+        );
+        let chunked = |line: &str| format!("HTTP/1.1 200 OK\r\n{line}\r\n\r\n2\r\nhi\r\n0\r\n\r\n");
+        let mut answers = vec![vec![real.clone()], vec![short.to_owned()], vec![real]];
+        // From where its status is known, an answer may be cut anywhere.
+        answers.extend((12..short.len()).map(|at| vec![short[..at].to_owned(), short[at..].to_owned()]));
+        answers.push(vec![chunked("Transfer-Encoding: chunked")]);
+        let count = answers.len();
+        serve_pieces("127.0.0.1:8086", answers);
+        let mut fault = apply(state.path(), spoil(503, 1.0, None, None), local(8086));
+        let mut stream = TcpStream::connect("127.0.0.1:8086").unwrap();
+        for number in 0..count {
+            // The chunked body is not read.
+            assert_eq!(exchange(&mut stream, get("/").as_bytes(), 1)[0].0, 503, "answer {number}");
+        }
+        let counts = fault.counts().unwrap()[0];
+        assert_eq!((counts.selected, counts.hit), (count as u64, count as u64));
+        assert!(fault.remove_blocking().error.is_none());
+    });
+}
+
 /// A server that answers every request with a body that looks like answers, each in a segment of its own.
 fn serve_lookalikes(address: &str) {
     let listener = TcpListener::bind(address).unwrap();

@@ -538,6 +538,22 @@ fn a_fault_in_another_network_namespace_works_there_and_clean_finds_what_a_kille
         let error = Plane::new(state.path()).prepare_blocking(&[(gone, at_peer(None))]).unwrap_err();
         assert_eq!(error.to_string(), "netns: open the network namespace /nonexistent");
 
+        // A namespace that is named two ways is one, over there and here.
+        let ways = [Some(NetNs::Pid(pid)), Some(NetNs::Path(format!("/proc/{pid}/ns/net")))];
+        let own = [None, Some(NetNs::Path(format!("/proc/self/task/{}/ns/net", nix::unistd::gettid())))];
+        for ([one, other], address) in [(ways, "10.9.0.1"), (own, "10.9.0.2")] {
+            let two = |direction, port| {
+                let fault = |netns: &Option<NetNs>, direction| FaultSpec { netns: netns.clone(), ..loss(direction, Select::default()) };
+                let first = (fault(&one, Direction::Egress), edge(Role::Downstream, Some(address), Some(80)));
+                let second = (fault(&other, direction), edge(Role::Downstream, Some(address), Some(port)));
+                Plane::new(state.path()).prepare_blocking(&[first, second])
+            };
+            let refused = two(Direction::Both, 80).unwrap_err().to_string();
+            assert!(refused.starts_with("loss and loss select the same packets: "), "{refused}");
+            assert!(refused.ends_with(" are one network namespace; name it the same way"), "{refused}");
+            assert!(two(Direction::Ingress, 80).is_ok() && two(Direction::Egress, 81).is_ok());
+        }
+
         // The journal says in which namespace, and `clean` goes there.
         let state_dir = state.path().to_owned();
         let holder = peer.run(move || lab::hold(&state_dir, lab::Habit::Renew));

@@ -468,7 +468,7 @@ fn the_fault_ends_in_good_order_when_its_target_dies_or_its_interface_goes_meanw
             let mut drill = Process::start(&mut scene.command(&["run", path.to_str().unwrap()]));
             drill.wait_for("fault:");
             if goes == "target" {
-                // Its whole namespace and our end of the pair go with it.
+                // Nobody has its address any more, as when its host goes down; the link to where it was stays up.
                 scene.peer.run(|| run("ip", &["address", "flush", "dev", "v1"]));
             } else {
                 run("ip", &["link", "del", "v0"]);
@@ -514,6 +514,23 @@ fn a_drill_goes_on_to_its_end_when_the_processes_that_it_names_die_or_restart_me
         scene.assert_restored(&before, "after the drill");
         assert!(scene.agent.has_no_journal());
     });
+}
+
+#[test]
+fn a_cgroup2_hierarchy_that_was_mounted_because_the_host_has_none_goes_with_the_doctor_or_with_clean() {
+    let agent = Agent::new();
+    let state = agent.state_dir();
+    let program = agent.command(&[]).get_program().to_owned();
+    // A host with the older hierarchies alone, as far as this mount namespace sees.
+    let script = "grep ' - cgroup2 ' /proc/self/mountinfo | cut -d' ' -f5 | xargs -r umount; \
+        \"$0\" --state-dir \"$1\" doctor >&2; echo doctor: $(ls -A \"$1\"); \
+        \"$0\" --state-dir \"$1\" observe --ingress web=:1 --for 1ms >&2; echo observe: $(ls -A \"$1\") $(grep -c ' - cgroup2 ' /proc/self/mountinfo); \
+        \"$0\" --state-dir \"$1\" clean; echo clean: $(ls -A \"$1\") $(grep -c ' - cgroup2 ' /proc/self/mountinfo)";
+    let ended = Command::new("unshare").args(["--mount", "--propagation", "private", "sh", "-c", script]).arg(program).arg(&state).output();
+    let ended = ended.unwrap();
+    let told = String::from_utf8_lossy(&ended.stdout);
+    let removed = "removed the cgroup2 hierarchy that was mounted in the state directory";
+    assert_eq!(told, format!("doctor:\nobserve: cgroup2 1\n{removed}\nclean: 0\n"), "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
 #[test]

@@ -47,6 +47,11 @@ fn grpcs_retries_are_told_by_its_marker() {
 }
 
 #[test]
+fn redis_that_hangs_is_a_cascade_to_mysql_and_both_count_as_we_do() {
+    drill("cascade");
+}
+
+#[test]
 fn a_shipped_playbook_passes_one_service_and_fails_another() {
     drill("playbooks");
 }

@@ -3,7 +3,7 @@
 //! An expectation is first held against the windows of its phase (`limit`, `every_window`, `recovery`), edge by
 //! edge. Then come the questions that come before any number: can the measurement be trusted (`health`), and did the
 //! fault do anything (`effect`)? `doubt` lets them overrule it. A pass that hides an outage is told apart
-//! (`outage`). Of several edges the worst stands for the expectation (`expectation`).
+//! (`outage`), and one for which hardly a request came in is none (`arrivals`). Of several edges the worst stands for the expectation (`expectation`).
 
 use crate::edge::EdgeSpec;
 use crate::expectation::Expectation;
@@ -35,6 +35,8 @@ mod effect;
 pub(crate) mod hidden;
 
 mod outage;
+
+mod arrivals;
 
 mod doubt;
 

@@ -95,7 +95,7 @@ pub fn plan(playbook: &Playbook, facts: &HostFacts) -> Plan {
         let group = groups.iter().find(|group| group.contains(&index)).map_or(&[][..], Vec::as_slice);
         // Of several on the same packets only netem can do all.
         let mut fault = fault(spec, edge, group.len() < 2, facts);
-        fault.steps = steps::of(&playbook.faults, index, group, edge, fault.backend);
+        fault.steps = steps::of(&playbook.faults, index, group, edge, (fault.backend, facts.devices(index)));
         faults.push(fault);
     }
     let needs = needs(&[Feature::Cgroup2, Feature::SkStorage], facts);

@@ -60,6 +60,8 @@ pub struct Identity {
     pub ids: Ids,
     /// What is asked of whom; `None` for a request that could not be read, which is never compared with others.
     pub print: Option<Fingerprint>,
+    /// Of a request that could not be read, its message, hashed: what it asks for, whatever it asks.
+    pub message: Option<u64>,
     /// It makes a connection ready (who logs in, which settings hold) and is the same on every one: it repeats nothing.
     pub is_setup: bool,
     /// What it would mean to do it twice.
@@ -113,6 +115,8 @@ pub struct Finding {
     pub evidence: Option<Evidence>,
     /// It was matched, and the attempt before it had no outcome yet.
     pub hedge: bool,
+    /// What it asks for is not known, and nothing else says whether it is a retry.
+    pub is_uncompared: bool,
     /// Which attempt of its logical request it is on this edge, from 1.
     pub number: u32,
     /// Of a retry: from the end of the attempt before it, nanoseconds, where that had one and is known.
@@ -164,7 +168,8 @@ impl Recogniser {
     /// Judges an attempt, and remembers it for those that follow.
     pub fn judge(&mut self, identity: &Identity, start: Start) -> Finding {
         let print = identity.print.unwrap_or_default();
-        let by_id = self.ids.note(start.edge, &identity.ids, &print, start.at_ns);
+        let about = identity.print.or(identity.message.map(|call| Fingerprint { call, ..Fingerprint::default() }));
+        let by_id = self.ids.note(start.edge, &identity.ids, about.as_ref(), start.at_ns);
         let says_first = identity.marker.is_some_and(|number| number <= 1);
         let compared = identity.print.filter(|_| !identity.is_setup);
         let key = compared.map(|print| join(join(u64::from(start.edge.0), start.caller), print.call));
@@ -188,7 +193,9 @@ impl Recogniser {
             Ticket { key, attempt }
         });
         let hedge = evidence == Some(Evidence::Matched) && before.is_some_and(|before| before.open);
-        let mut finding = Finding { evidence, hedge, number, gap_ns: None, is_first_gap: false, faults: Faults::default(), ticket };
+        let is_uncompared = evidence.is_none() && identity.print.is_none() && identity.marker.is_none();
+        let mut finding =
+            Finding { evidence, hedge, is_uncompared, number, gap_ns: None, is_first_gap: false, faults: Faults::default(), ticket };
         if let Some(evidence) = evidence {
             self.look_back(&mut finding, identity, evidence, before, key, start.at_ns);
         }
@@ -358,8 +365,32 @@ mod tests {
         for token in 1..10 {
             let finding = recogniser.judge(&Identity::default(), start(token));
             assert_eq!((finding.evidence, finding.number), (None, 1));
-            assert!(finding.ticket.is_none());
+            assert!(finding.ticket.is_none() && finding.is_uncompared);
         }
+    }
+
+    #[test]
+    fn an_unreadable_requests_own_id_says_nothing_without_its_message_and_a_calls_id_does() {
+        let unread = |kind: IdKind, message: Option<u64>| {
+            let mut ids = Ids::default();
+            ids.push(kind, b"r");
+            Identity { ids, message, ..Identity::default() }
+        };
+        let second = |first: Identity, second: Identity| {
+            let mut recogniser = recogniser();
+            recogniser.judge(&first, start(1));
+            recogniser.judge(&second, start(2)).evidence
+        };
+        let caller = |message| unread(IdKind::RequestId, message);
+        assert_eq!(second(caller(None), caller(None)), None, "one request may lead to many calls");
+        assert_eq!(second(caller(Some(1)), caller(Some(2))), None);
+        assert_eq!(second(caller(Some(1)), caller(Some(1))), Some(Evidence::Id));
+        let call = unread(IdKind::IdempotencyKey, None);
+        assert_eq!(second(call, call), Some(Evidence::Id));
+        let mut recogniser = recogniser();
+        let marked = Identity { marker: Some(1), ..Identity::default() };
+        assert!(!recogniser.judge(&marked, start(1)).is_uncompared, "a marker says that it is the first");
+        assert!(!recogniser.judge(&identity(None, None), start(2)).is_uncompared);
     }
 
     #[test]

@@ -232,6 +232,8 @@ pub struct EdgeWindow {
     pub attempts: u64,
     /// Retries among those attempts.
     pub retries: Retries,
+    /// Attempts that could be compared with none, and say nothing of being retries or first ones: neither is known.
+    pub uncompared: u64,
     /// The matched ones among them whose predecessor was still open: hedges, and retries after a silent timeout.
     pub hedges: u64,
     /// Retries of attempts that the server had not looked at, as the protocol allows: part of `retries`.

@@ -4,7 +4,7 @@
 
 use stormdrill_core::edge::Cidr;
 use stormdrill_core::fault::{Direction, Members, Requests};
-use stormdrill_core::plan::host::{Feature, HostFacts};
+use stormdrill_core::plan::host::{Device, Feature, HostFacts};
 use stormdrill_core::plan::{plan, text};
 use stormdrill_core::playbook::problem::Code;
 use stormdrill_core::playbook::{Playbook, parse};
@@ -138,6 +138,30 @@ fn faults_of_different_directions_share_the_netem_where_they_meet() {
 }
 
 #[test]
+fn what_one_netem_cannot_be_told_of_two_faults_is_refused() {
+    let seeds = "`delay` and `loss` share one netem, which has one `seed`: 1 or 2";
+    let both = ["loss: {share: 5%, seed: 1}, to: store", "delay: {time: 10ms, seed: 2}, to: store, direction: both"];
+    refused(&both, Code::Conflict, seeds);
+    let problem = read(&both).unwrap_err().remove(0);
+    assert!(problem.help.unwrap().ends_with("- {delay: {time: 10ms, seed: 1}, to: store, direction: both}"));
+    // The same seed, one seed, and two netems.
+    assert!(read(&["loss: {share: 5%, seed: 1}, to: store", "delay: {time: 10ms, seed: 1}, to: store"]).is_ok());
+    assert!(read(&["loss: {share: 5%, seed: 1}, to: store", "delay: 10ms, to: store"]).is_ok());
+    let apart = ["loss: {share: 5%, seed: 1}, to: store, direction: ingress", "delay: {time: 10ms, seed: 2}, to: store"];
+    assert!(read(&apart).is_ok());
+
+    let lost = |one: &str, other: &str| {
+        format!("`{one}` and `{other}` on the same packets of `store`: where nothing passes, nothing more is lost")
+    };
+    for loss in ["loss: 5%", "loss: {share: 5%, ecn: true}", "loss: {gemodel: {p: 5%}}"] {
+        let loss = format!("{loss}, to: store");
+        refused(&["partition: true, to: store", &loss], Code::Conflict, &lost("loss", "partition"));
+        refused(&[&loss, "partition: true, to: store"], Code::Conflict, &lost("partition", "loss"));
+    }
+    assert!(read(&["partition: true, to: store, direction: ingress", "loss: 5%, to: store"]).is_ok());
+}
+
+#[test]
 fn an_ingress_edge_is_told_not_to_show_its_own_fault() {
     let plan = planned(&["http_status: {status: 503, share: 5%}, to: web"], &HostFacts::default());
     assert!(plan.contains("web's own success, goodput and latency do not show it"), "{plan}");
@@ -165,6 +189,35 @@ fn a_fault_can_be_in_another_network_namespace() {
     refused(&["refuse: 5%, to: store, netns: {pid: 1}"], Code::Conflict, "`netns` beside `refuse` means nothing");
     // Each namespace has interfaces of its own.
     assert!(read(&["loss: 5%, to: store", "loss: 5%, to: store, netns: {pid: 1}"]).is_ok());
+}
+
+#[test]
+fn interfaces_that_the_kernel_named_are_in_the_plan() {
+    let device = |name: &str, is_loopback, why: &str| Device { name: name.to_owned(), is_loopback, why: why.to_owned() };
+    let eth = vec![device("eth7", false, "the route to 10.2.0.0")];
+    let both = vec![device("lo", true, "callers on this host"), device("eth7", false, "the default route, for callers elsewhere")];
+    let facts = HostFacts::default().with(Feature::SchNetem, true).with_devices(0, eth.clone()).with_devices(1, both).with_devices(2, eth);
+    let faults = [
+        "loss: 5%, to: store, netns: {path: /run/netns/blue}",
+        "http_status: {status: 503, share: 5%}, to: web",
+        "http_status: {status: 503, share: 5%}, to: store",
+    ];
+    let plan = planned(&faults, &facts);
+    for line in [
+        "a clsact qdisc on eth7 in the network namespace /run/netns/blue (the route to 10.2.0.0), unless it has one",
+        "an ifb device for egress of eth7 in the network namespace /run/netns/blue with netem: loss 5%, limit 1000 packets (worked out)",
+        "a leased classifier at clsact egress of eth7 in the network namespace /run/netns/blue, which sends the selected packets through it",
+        "a clsact qdisc on lo (callers on this host), unless it has one",
+        "a leased classifier at clsact egress of lo, which rewrites the status of 5% of the selected answers",
+        "a clsact qdisc on eth7 (the default route, for callers elsewhere), unless it has one",
+        "a classifier at clsact ingress of eth7, which reads the requests, to know which answers are due",
+        // A peer elsewhere: its answers arrive.
+        "a leased classifier at clsact ingress of eth7, which rewrites the status of 5% of the selected answers",
+        "a classifier at clsact egress of eth7, which reads the requests, to know which answers are due",
+    ] {
+        assert!(plan.contains(&format!("makes    {line}\n")), "{line}\n{plan}");
+    }
+    assert!(!plan.contains("the interface of the"), "{plan}");
 }
 
 #[test]

@@ -160,7 +160,9 @@ impl Machine {
     #[must_use]
     pub fn status_known(&self) -> bool {
         let phase = self.phase();
-        self.flags & RESPONSE != 0 && (phase::LINE..=phase::SWITCH).contains(&phase)
+        // After the blank and three digits.
+        let is_read = (phase::LINE..=phase::SWITCH).contains(&phase) || (phase == phase::STATUS && self.at == 4);
+        self.flags & RESPONSE != 0 && is_read
     }
 
     /// Bytes of the current head so far; of the last one after [`Step::Complete`].

@@ -21,6 +21,9 @@ pub trait Payload: Window {
 
 /// Told what a run finds.
 pub trait Sink {
+    /// Whether it is told of the beginning of every answer, as soon as its status is known, and not only of those of which more is read.
+    const EARLY: bool = false;
+
     /// Something is complete: counts it, and sends its record with the piece.
     fn note(&mut self, note: &Note, piece: Piece);
     /// The stream is not what it was taken for.
@@ -142,7 +145,7 @@ impl<'a, M: Recogniser> Run<'a, M> {
 
     /// To be called after the last step of a run, whatever made it the last.
     #[inline(always)]
-    pub fn end(&mut self, payload: &mut impl Payload, sink: &mut impl Sink) {
+    pub fn end<S: Sink>(&mut self, payload: &mut impl Payload, sink: &mut S) {
         if get(&self.stretch.loaded) != 0 {
             if payload.is_intact() {
                 self.commit();
@@ -151,7 +154,7 @@ impl<'a, M: Recogniser> Run<'a, M> {
             }
         }
         if self.machine.in_head() && self.read() > 0 {
-            let note = self.machine.part(self.book, self.side);
+            let note = if S::EARLY { self.machine.early(self.book, self.side) } else { self.machine.part(self.book, self.side) };
             if note.kind != 0 {
                 sink.note(&note, self.machine.piece(self.read(), get(self.mark)));
             }

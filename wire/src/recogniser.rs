@@ -170,6 +170,11 @@ pub unsafe trait Recogniser: Copy {
     fn head_len(&self) -> u32;
     /// What is told of the part of a message that a segment ends with.
     fn part(&self, book: &Book, side: usize) -> Note;
+    /// The same, and also of an answer of which nobody reads more than its status.
+    #[inline(always)]
+    fn early(&self, book: &Book, side: usize) -> Note {
+        self.part(book, side)
+    }
 
     /// The bytes of the current message that were read in this run, of `read` bytes up to `to`.
     #[inline(always)]

@@ -55,7 +55,9 @@ pub(super) fn operations() -> Vec<Operation> {
 async fn list(State(app): State<App>) -> Result<Response, Problem> {
     let mut playbooks = match app.daemon().config().playbooks.clone() {
         None => Vec::new(),
-        Some(folder) => app.check(move || names(&folder)).await?.map_err(|error| internal(&error))?,
+        Some(folder) => app.check(move || names(&folder)).await?.map_err(|error| {
+            Problem::new(Kind::Unavailable, format!("the folder that the configuration names in `playbooks` cannot be read: {error}"))
+        })?,
     };
     if let Some(etcd) = app.daemon().etcd()? {
         for (name, text) in cluster::playbooks(&etcd).await?.into_iter().take(MAX_FILES) {

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use super::output;
+use crate::cgroup;
+use crate::claim::Claim;
 use crate::exit::Exit;
 use crate::fault::clean::{CleanReport, Force, clean};
 use crate::fault::journal;
@@ -11,12 +13,17 @@ use crate::report::log::{chain, complain};
 /// Exits 0 when nothing of a dead drill is left, 2 when something is or when it cannot be told.
 pub(super) fn run(state_dir: &Path, force: bool) -> Exit {
     match clean(state_dir, if force { Force::Yes } else { Force::No }) {
-        Ok(report) => {
+        Ok(mut report) => {
+            // On a host that has no cgroup2 mounted, a drill mounts one; nothing needs it between drills.
+            if report.alive.is_empty() && cgroup::take_off(state_dir) {
+                report.removed.push("the cgroup2 hierarchy that was mounted in the state directory".to_owned());
+            }
             output::stdout(&describe(&report));
             for problem in &report.problems {
                 complain(&chain(problem));
             }
-            if report.is_clean() { Exit::Pass } else { Exit::Environment }
+            let swept = Claim::sweep(state_dir).inspect_err(|error| complain(&chain(error)));
+            if report.is_clean() && swept.is_ok() { Exit::Pass } else { Exit::Environment }
         }
         Err(error) => {
             complain(&chain(&error));

@@ -3,7 +3,7 @@
 //! Each capability is tried in a scratch network namespace, which ends with it. Exit code 0: observation works and at least one fault does
 //! (`http_status`, which needs the least). 2: not even that, or leftovers of a killed drill were found.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 use stormdrill_core::edge::EdgeSpec;
@@ -143,21 +143,12 @@ enum Unobservable {
 
 fn observe(state_dir: &Path) -> Result<Check, Unobservable> {
     let edges: [EdgeSpec; 0] = [];
-    let was_mounted = mounted_by_us(state_dir).is_some();
-    let cgroup = cgroup::find_or_mount(state_dir)?;
-    let probe = Probe::attach(&ProbeConfig { cgroup, edges: &edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES });
-    let result = probe.map(|probe| within_tls(&probe));
-    if let (false, Some(path)) = (was_mounted, mounted_by_us(state_dir)) {
-        // A mount that the doctor made goes with it; one that cannot be taken off is as harmless as it was useful.
-        let _ = nix::mount::umount(&path);
-    }
-    Ok(result?)
-}
-
-/// The place where `find_or_mount` puts a cgroup2 of its own, if one is mounted there.
-fn mounted_by_us(state_dir: &Path) -> Option<PathBuf> {
-    let path = state_dir.join("cgroup2");
-    path.join("cgroup.controllers").exists().then_some(path)
+    // A mount that the doctor needs goes with it.
+    let result = cgroup::with_mounted(state_dir, |cgroup| {
+        let config = ProbeConfig { cgroup: cgroup.to_owned(), edges: &edges, events: true, ring_bytes: ProbeConfig::DEFAULT_RING_BYTES };
+        Probe::attach(&config).map(|probe| within_tls(&probe))
+    });
+    Ok(result??)
 }
 
 fn describe(diagnosis: &Diagnosis) -> String {

@@ -1,4 +1,5 @@
-//! `stormdrill plan PLAYBOOK`: says what a run would do. Needs no privilege and opens no socket, but to resolve names of a playbook that has some.
+//! `stormdrill plan PLAYBOOK`: says what a run would do. Needs no privilege and sends nothing, but to resolve names of a playbook that has some; it
+//! asks the kernel for its routes.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -37,9 +38,9 @@ pub fn run(
 ) -> io::Result<u8> {
     match playbook_file::read(path, overrides) {
         Ok(playbook) => {
-            let facts = &with_names(facts, &playbook);
-            out.write_all(text(&plan(&playbook, facts), facts).as_bytes())?;
-            let Findings { refused, unknown } = look(&playbook);
+            let Findings { refused, unknown, devices } = look(&playbook);
+            let facts = devices.into_iter().fold(with_names(facts, &playbook), |facts, (fault, of_it)| facts.with_devices(fault, of_it));
+            out.write_all(text(&plan(&playbook, &facts), &facts).as_bytes())?;
             if !unknown.is_empty() {
                 writeln!(out, "\nnot known before the start")?;
                 unknown.iter().try_for_each(|line| writeln!(out, "  {line}"))?;

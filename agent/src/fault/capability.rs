@@ -198,10 +198,10 @@ fn attempt(capability: Capability) -> Result<(), Refusal> {
 
 /// Attaches to a group that is made for it, in which nobody is.
 fn connect() -> Result<(), Refusal> {
-    let own = Path::new(DEFAULT_STATE_DIR).join("cgroup2");
-    let is_mounted = || own.join("cgroup.controllers").exists();
-    let was_mounted = is_mounted();
-    let root = cgroup::find_or_mount(Path::new(DEFAULT_STATE_DIR)).map_err(Refusal::NoCgroup)?;
+    cgroup::with_mounted(Path::new(DEFAULT_STATE_DIR), connect_below).map_err(Refusal::NoCgroup)?
+}
+
+fn connect_below(root: &Path) -> Result<(), Refusal> {
     let group = root.join(format!("stormdrill-scratch-{}-{}", std::process::id(), clock::monotonic_ns()));
     fs::create_dir(&group).map_err(Refusal::Cgroup)?;
     let attached = fs::File::open(&group)
@@ -210,10 +210,6 @@ fn connect() -> Result<(), Refusal> {
     let result = attached.map(drop);
     // An empty group can be removed; one that cannot is as harmless as an empty folder.
     let _ = fs::remove_dir(&group);
-    if !was_mounted && is_mounted() {
-        // So is a mount that was made for this.
-        let _ = nix::mount::umount(&own);
-    }
     result
 }
 

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use stormdrill_core::edge::EdgeSpec;
 use stormdrill_core::fault::Select;
@@ -12,6 +13,7 @@ use stormdrill_wire::fault::{FaultRule, FaultStats};
 use thiserror::Error;
 
 use super::filter::Hook;
+use super::lease::locked;
 use super::object::{Object, ObjectError};
 use super::selection::Selection;
 use super::spared::Spared;
@@ -45,7 +47,7 @@ pub(crate) struct ConnectPlan {
 /// Programs that are attached. Dropping it detaches them.
 #[derive(Debug)]
 pub(crate) struct Connect {
-    object: Option<Object>,
+    object: Option<Arc<Mutex<Object>>>,
     last: FaultStats,
 }
 
@@ -72,17 +74,18 @@ impl Connect {
         let mut object = Object::attach_to_connect(&plan.selection, &cgroup)?;
         let Selection { own_ports, .. } = plan.selection;
         object.set_rule(&FaultRule { threshold: plan.threshold, flags: plan.selection.flags(), own_ports, ..FaultRule::default() })?;
-        Ok(Self { object: Some(object), last: FaultStats::default() })
+        Ok(Self { object: Some(Arc::new(Mutex::new(object))), last: FaultStats::default() })
     }
 
-    pub(crate) fn lease_until(&mut self, expiry_ns: u64) -> Result<(), ObjectError> {
-        self.object.as_mut().map_or(Ok(()), |object| object.lease_until(expiry_ns))
+    /// What its lease is granted by; `None` when it is gone.
+    pub(crate) const fn shared(&self) -> Option<&Arc<Mutex<Object>>> {
+        self.object.as_ref()
     }
 
     /// What was counted, also after the removal.
     pub(crate) fn stats(&mut self) -> Result<FaultStats, ObjectError> {
         if let Some(object) = &self.object {
-            self.last = object.stats()?;
+            self.last = locked(object).stats()?;
         }
         Ok(self.last)
     }

@@ -52,7 +52,12 @@ pub enum TableError {
 /// Reads a table.
 pub(crate) fn read(path: &Path) -> Result<Arc<[i16]>, TableError> {
     let refuse = |source| TableError::Read { path: path.to_owned(), source };
-    if fs::metadata(path).map_err(refuse)?.len() > MOST_BYTES {
+    let found = fs::metadata(path).map_err(refuse)?;
+    // A device may never end, and a pipe never begin.
+    if !found.is_file() {
+        return Err(refuse(io::Error::other("it is no regular file")));
+    }
+    if found.len() > MOST_BYTES {
         return Err(TableError::Large { path: path.to_owned() });
     }
     parse(path, &fs::read_to_string(path).map_err(refuse)?)

@@ -16,6 +16,7 @@ use thiserror::Error;
 use super::filter::{self, Action, Hook, Place};
 use super::hook_plan::{Carrier, HookPlan};
 use super::journal::{self, Journal, JournalError, Record};
+use super::lease::{self, locked};
 use super::link::{self, Link};
 use super::name::{Clsact, NETEM_HANDLE, Name, Owner, PRIORITY_HTTP_STATUS};
 use super::namespace;
@@ -170,8 +171,7 @@ impl Installed {
     }
 
     fn object(&self) -> MutexGuard<'_, Object> {
-        // Whoever panicked with it left a map written or not, and either is a state like any other.
-        self.object.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.object)
     }
 
     fn add_all(&mut self, mut rule: FaultRule) -> Result<(), InstallError> {
@@ -214,9 +214,9 @@ impl Installed {
         Ok(())
     }
 
-    /// Grants the lease until that moment of the monotonic clock; 0 ends it.
-    pub(crate) fn lease_until(&mut self, expiry_ns: u64) -> Result<(), ObjectError> {
-        self.object().lease_until(expiry_ns)
+    /// What its lease is granted by.
+    pub(crate) const fn shared(&self) -> &Arc<Mutex<Object>> {
+        &self.object
     }
 
     /// What the classifier counted; nothing if another hook tells it.
@@ -264,7 +264,7 @@ impl Installed {
     /// Ends the fault: no packet is selected any more. What was selected leaves the ifb in its own time.
     pub(crate) fn stop(&mut self) -> Result<(), InstallError> {
         // Even if the map cannot be written, the filter goes.
-        let _ = self.object().lease_until(0);
+        let _ = lease::end(&self.object);
         // By its name, not by its place alone: where ours was refused because the place was taken, the other's stays.
         let there = is_there(&mut self.netlink, &self.record);
         let deleted = there.and_then(|there| if there { filter::delete(&mut self.netlink, self.record.place) } else { Ok(()) });

@@ -150,7 +150,7 @@ fn add(netem: &mut Netem, spec: &FaultSpec) -> Result<(), FaultError> {
     }
     let tuning = &spec.tuning;
     netem.ecn |= tuning.ecn;
-    // The larger queue serves both faults; of two seeds the later one counts.
+    // The larger queue serves both faults. Two seeds that differ were refused, and a loss beside a partition.
     netem.limit = netem.limit.max(tuning.limit);
     netem.seed = tuning.seed.or(netem.seed);
     netem.slot = tuning.slot.or(netem.slot);

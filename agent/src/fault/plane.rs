@@ -12,7 +12,6 @@ use std::time::Duration;
 use stormdrill_core::edge::EdgeSpec;
 use stormdrill_core::fault::{Backend, FaultCounts, FaultKind, FaultOutcome, FaultSpec, reach};
 use stormdrill_core::units::share;
-use stormdrill_wire::fault::LEASE_NS;
 use thiserror::Error;
 
 use crate::clock::monotonic_ns;
@@ -25,6 +24,7 @@ use super::hook_plan::{Carrier, HookPlan};
 use super::host::{self, HostError};
 use super::install::{InstallError, Installed, Loaded};
 use super::interface::{self, InterfaceError};
+use super::lease::Leases;
 use super::mechanism::{backend, carrier, hooks_of, is_on, other_hook, shares_netem, sight};
 use super::members::{self, MembersError};
 use super::netlink::{Netlink, NetlinkError};
@@ -108,6 +108,18 @@ pub enum FaultError {
         other: &'static str,
         /// The cgroup that is in both.
         cgroup: PathBuf,
+    },
+    /// Two names of a network namespace are one's, so that two faults meet.
+    #[error("{one} and {other} select the same packets: {netns} and {other_netns} are one network namespace; name it the same way")]
+    OneNamespace {
+        /// The first fault's playbook key.
+        one: &'static str,
+        /// The other's.
+        other: &'static str,
+        /// What the first is said to be in.
+        netns: String,
+        /// What the other is.
+        other_netns: String,
     },
     /// Connections cannot be refused here.
     #[error(transparent)]
@@ -255,7 +267,8 @@ impl Plane {
     }
 }
 
-/// Refuses two faults on one hook whose packets are told apart by their processes alone, if those are in one cgroup: the playbook's check did not know.
+/// Refuses two faults that meet after all. What the playbook's check did not know: that two names of a network namespace are one's, and, where
+/// the packets are told apart by their processes alone, that those are in one cgroup.
 fn are_apart((a, a_edge): (&Prepared, &EdgeSpec), (b, b_edge): (&Prepared, &EdgeSpec)) -> Result<(), FaultError> {
     let (Some(one), Some(other)) = (a.specs.first(), b.specs.first()) else {
         return Ok(());
@@ -266,9 +279,22 @@ fn are_apart((a, a_edge): (&Prepared, &EdgeSpec), (b, b_edge): (&Prepared, &Edge
     {
         return Ok(());
     }
+    let meets = |(a, b): (&HookPlan, &HookPlan)| (a.link.index, a.hook) == (b.link.index, b.hook);
+    if one.netns != other.netns
+        && reach::meet((one, a_edge), (other, b_edge))
+        && a.hooks.iter().any(|a| b.hooks.iter().any(|b| meets((a.plan(), b.plan()))))
+    {
+        let named = |spec: &FaultSpec| spec.netns.as_ref().map_or_else(|| "stormdrill's own".to_owned(), ToString::to_string);
+        return Err(FaultError::OneNamespace {
+            one: one.kind.as_str(),
+            other: other.kind.as_str(),
+            netns: named(one),
+            other_netns: named(other),
+        });
+    }
     for (a, b) in a.hooks.iter().flat_map(|a| b.hooks.iter().map(move |b| (a.plan(), b.plan()))) {
         if let (Some(first), Some(second)) = (&a.cgroup, &b.cgroup)
-            && (a.link.index, a.hook) == (b.link.index, b.hook)
+            && meets((a, b))
             && let Some(cgroup) =
                 [(first, second), (second, first)].into_iter().find_map(|(inner, outer)| inner.starts_with(outer).then_some(inner))
         {
@@ -362,14 +388,13 @@ impl Applied {
     /// # Errors
     /// When a map cannot be written; the fault then ends by itself.
     pub fn renew(&mut self) -> Result<(), FaultError> {
-        let expiry = monotonic_ns() + LEASE_NS;
-        for hook in &mut self.hooks {
-            hook.lease_until(expiry)?;
-        }
-        if let Some(connect) = &mut self.connect {
-            connect.lease_until(expiry)?;
-        }
-        Ok(())
+        self.leases().renew()
+    }
+
+    /// The leases, to be renewed by somebody else than who works with the faults.
+    #[must_use]
+    pub fn leases(&self) -> Leases {
+        Leases::of(self.hooks.iter().map(Installed::shared).chain(self.connect.iter().filter_map(Connect::shared)))
     }
 
     /// Whether the kernel still carries the faults out: nobody took their filters away.

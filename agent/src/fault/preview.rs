@@ -1,15 +1,19 @@
-//! What a run would refuse of a playbook on this host, and what nobody can know before: found out without a privilege, a socket or a change,
-//! but for the resolving of host names.
+//! What a run would refuse of a playbook on this host, the interfaces that it would use, and what nobody can know before: found out without a
+//! change and, but for other network namespaces, without a privilege. The kernel is asked for its routes, and host names are resolved.
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use nix::errno::Errno;
 use stormdrill_core::edge::EdgeSpec;
-use stormdrill_core::fault::{FaultSpec, NetNs};
+use stormdrill_core::fault::{FaultKind, FaultSpec, Select};
+use stormdrill_core::plan::host::Device;
 use stormdrill_core::playbook::Playbook;
 
 use super::distribution_file::{self, TableError};
-use super::interface::InterfaceError;
+use super::elsewhere::{ElsewhereError, Site};
+use super::interface::{self, InterfaceError};
+use super::netlink::Netlink;
 use super::{host, members};
 use crate::report::log::chain;
 use crate::{cgroup, host as this_host};
@@ -21,6 +25,8 @@ pub struct Findings {
     pub refused: Vec<String>,
     /// What only shows when the drill starts, or to more privilege.
     pub unknown: Vec<String>,
+    /// The interfaces of the faults for which they could be found out, by the faults' places in the playbook's list, from 0.
+    pub devices: Vec<(usize, Vec<Device>)>,
 }
 
 /// Looks at everything that a playbook names of this host.
@@ -32,10 +38,12 @@ pub fn look(playbook: &Playbook) -> Findings {
         Some(root) => found.refused.extend(this_host::scope_below(root, &playbook.scope).err().map(|error| chain(&error))),
         None => found.unknown.push("cgroups: no cgroup2 is mounted here, and a run would mount one, which takes root".to_owned()),
     }
-    for (number, spec) in (1..).zip(&playbook.faults) {
+    for (index, spec) in playbook.faults.iter().enumerate() {
+        let number = index + 1;
         let Some(edge) = playbook.edges.iter().find(|edge| edge.name == spec.to) else { continue };
         let mut here = Findings::default();
-        fault(&mut here, spec, edge, root.as_deref());
+        let devices = fault(&mut here, spec, edge, root.as_deref());
+        found.devices.extend(devices.map(|devices| (index, devices)));
         let numbered = |line| format!("fault {number}: {line}");
         found.refused.extend(here.refused.into_iter().map(numbered));
         found.unknown.extend(here.unknown.into_iter().map(numbered));
@@ -43,8 +51,8 @@ pub fn look(playbook: &Playbook) -> Findings {
     found
 }
 
-fn fault(found: &mut Findings, spec: &FaultSpec, edge: &EdgeSpec, root: Option<&Path>) {
-    found.refused.extend(host::resolved(&spec.select, edge).err().map(|error| chain(&error)));
+fn fault(found: &mut Findings, spec: &FaultSpec, edge: &EdgeSpec, root: Option<&Path>) -> Option<Vec<Device>> {
+    let select = host::resolved(&spec.select, edge);
     match spec.tuning.table.as_deref().map(|path| distribution_file::read(Path::new(path))) {
         Some(Err(TableError::Read { path, source })) if source.kind() == ErrorKind::PermissionDenied => {
             found.unknown.push(format!("{} may not be read by this user, and is not looked into", path.display()));
@@ -55,38 +63,52 @@ fn fault(found: &mut Findings, spec: &FaultSpec, edge: &EdgeSpec, root: Option<&
     if let (Some(members), Some(root)) = (&spec.select.members, root) {
         found.refused.extend(members::directory_below(root, members).err().map(|error| chain(&error)));
     }
-    match (&spec.netns, &spec.interface) {
-        (None, None) => {}
-        (None, Some(name)) => match Path::new("/sys/class/net").join(name).symlink_metadata() {
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::NotFound && Path::new("/sys/class/net/lo").exists() => {
-                found.refused.push(chain(&InterfaceError::Unknown { name: name.clone() }));
-            }
-            Err(_) => found.unknown.push(format!("whether there is an interface {name}: /sys does not tell")),
-        },
-        (Some(netns), name) => {
-            let what = name
-                .as_ref()
-                .map_or_else(|| "which interfaces there are".to_owned(), |name| format!("whether there is an interface {name}"));
-            found.unknown.push(format!("{what} in {netns}: to look takes entering it, which takes root"));
-            namespace(found, netns);
+    match select {
+        Ok(select) => devices(found, spec, edge, &select),
+        Err(error) => {
+            found.refused.push(chain(&error));
+            None
         }
     }
 }
 
-/// Whether a network namespace is there.
-fn namespace(found: &mut Findings, netns: &NetNs) {
-    let path = match netns {
-        // Its namespaces show to few; the process to everybody.
-        NetNs::Pid(pid) => PathBuf::from(format!("/proc/{pid}")),
-        NetNs::Path(path) => PathBuf::from(path),
-        NetNs::Container(id) => return found.refused.extend(members::process_of(id).err().map(|error| chain(&error))),
-    };
-    if let Err(source) = path.metadata() {
-        if source.kind() == ErrorKind::NotFound {
-            found.refused.push(format!("netns: open {netns}: {source}"));
-        } else {
-            found.unknown.push(format!("{netns} cannot be looked at by this user: {source}"));
-        }
+/// The interfaces, as the start of the drill will find them unless the routes change until then.
+fn devices(found: &mut Findings, spec: &FaultSpec, edge: &EdgeSpec, select: &Select) -> Option<Vec<Device>> {
+    if matches!(spec.kind, FaultKind::Refuse { .. }) {
+        return None;
     }
+    let named = spec.interface.as_deref();
+    let there = || interface::resolve(&mut Netlink::open()?, edge, select, named);
+    let what = named.map_or_else(|| "which interfaces there are".to_owned(), |name| format!("whether there is an interface {name}"));
+    match Site::open(spec.netns.as_ref()).and_then(|site| site.inside(there)) {
+        Ok(Ok(links)) => {
+            let device = |(link, why): (super::link::Link, String)| Device { name: link.name, is_loopback: link.is_loopback, why };
+            return Some(links.into_iter().map(device).collect());
+        }
+        Ok(Err(error)) if is_of_the_host(&error) => found.refused.push(chain(&error)),
+        // Where not even a netlink socket is to be had.
+        Ok(Err(error)) => found.unknown.push(format!("{what}: {}", chain(&error))),
+        Err(error) => match (&error, &spec.netns) {
+            (ElsewhereError::Open { source, .. } | ElsewhereError::Enter(source), Some(netns)) if is_of_privilege(source) => {
+                found.unknown.push(format!("{what} in {netns}: to look takes entering it, which takes root"));
+            }
+            _ => found.refused.push(chain(&error)),
+        },
+    }
+    None
+}
+
+/// Whether the host has no such interface or route, rather than that nobody could look.
+const fn is_of_the_host(error: &InterfaceError) -> bool {
+    match error {
+        InterfaceError::Unknown { .. }
+        | InterfaceError::Unrouted { .. }
+        | InterfaceError::NoDefaultRoute { .. }
+        | InterfaceError::Medium { .. } => true,
+        InterfaceError::Listeners(_) | InterfaceError::Ask(_) | InterfaceError::Netlink(_) => false,
+    }
+}
+
+fn is_of_privilege(error: &std::io::Error) -> bool {
+    error.kind() == ErrorKind::PermissionDenied || error.raw_os_error() == Some(Errno::EPERM as i32)
 }

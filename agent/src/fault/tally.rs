@@ -41,6 +41,32 @@ impl Tally {
             (FaultKind::Corrupt { share, .. } | FaultKind::Reorder { share, .. }, _) if *share == 0.0 => 0,
             _ => self.passed,
         };
-        FaultCounts { selected: self.selected, hit, overflowed: self.overflowed }
+        // What was selected may be a buffer of many segments, which tbf, and netem for a corruption, take apart and count one by one. Duplicates pass, too.
+        FaultCounts { selected: self.selected, hit: hit.min(self.selected), overflowed: self.overflowed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stormdrill_core::fault::RateLimit;
+
+    use super::*;
+
+    #[test]
+    fn a_buffer_of_many_segments_is_one_packet_selected_and_one_hit() {
+        // Ten buffers of 64 KiB, which a bucket of 3200 bytes lets out as 450 segments.
+        let tally = Tally { selected: 10, passed: 450, ..Tally::default() };
+        let limit = RateLimit { bytes_per_second: 125_000, overhead: 0, cell_size: 0, cell_overhead: 0 };
+        for (kind, backend) in [
+            (FaultKind::Rate(limit), Backend::Tbf),
+            (FaultKind::Corrupt { share: 0.5, correlation: 0.0 }, Backend::Netem),
+            (FaultKind::Duplicate { share: 0.5, correlation: 0.0 }, Backend::Netem),
+        ] {
+            let counts = tally.of(&FaultSpec::new(kind, "store"), backend);
+            assert_eq!((counts.selected, counts.hit), (10, 10), "{backend:?}");
+        }
+        // What still waits was not hit yet.
+        let waiting = Tally { selected: 10, passed: 4, ..Tally::default() };
+        assert_eq!(waiting.of(&FaultSpec::new(FaultKind::Rate(limit), "store"), Backend::Tbf).hit, 4);
     }
 }

@@ -26,10 +26,17 @@ pub(crate) struct Probe {
     streams: Vec<(Stream, Arc<AtomicU64>)>,
 }
 
-fn receive(socket: &UdpSocket, arrived: &AtomicU64) {
-    // Ends when nothing has come for as long as the socket waits.
-    while socket.recv(&mut [0; 16]).is_ok() {
-        arrived.fetch_add(1, Ordering::Relaxed);
+fn receive(socket: &UdpSocket, arrived: &AtomicU64, stop: &AtomicBool) {
+    loop {
+        // Before the wait: a silence is the end only if the sender had stopped when it began.
+        let is_over = stop.load(Ordering::Relaxed);
+        match socket.recv(&mut [0; 16]) {
+            Ok(_) => {
+                arrived.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(_) if is_over => break,
+            Err(_) => {}
+        }
     }
 }
 
@@ -65,8 +72,8 @@ impl Probe {
             let target = to.local_addr().unwrap().to_string();
             let (from, to, stop, arrived) =
                 (from.try_clone().unwrap(), to.try_clone().unwrap(), Arc::clone(&stop), Arc::<AtomicU64>::default());
-            let counted = Arc::clone(&arrived);
-            let receiver = std::thread::spawn(move || receive(&to, &counted));
+            let (counted, ended) = (Arc::clone(&arrived), Arc::clone(&stop));
+            let receiver = std::thread::spawn(move || receive(&to, &counted, &ended));
             (Stream { sender: std::thread::spawn(move || send(&from, &target, per_step, &stop)), receiver }, arrived)
         };
         let streams = vec![stream(&here, &there), stream(&there, &here)];

@@ -97,7 +97,7 @@ impl Api {
     fn in_dir(dir: Arc<TempDir>, config: &str, token: Option<&str>) -> Self {
         let mut config: Config = stormdrill_core::playbook::serve::parse(config).unwrap();
         config.state_dir = dir.path().join("state");
-        config.playbooks = Some(dir.path().to_owned());
+        config.playbooks.get_or_insert_with(|| dir.path().to_owned());
         let daemon = Arc::new(Daemon::without_probe(config, Box::new(Pretended)).unwrap());
         Self { router: api::router(App::new(Arc::clone(&daemon), token.map(str::to_owned))), daemon, dir }
     }

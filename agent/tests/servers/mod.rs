@@ -13,6 +13,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{PoisonError, RwLock};
 
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use stormdrill::cgroup;
 use stormdrill::probe::{Health, Probe, ProbeConfig};
 use stormdrill_core::edge::{EdgeId, EdgeSpec, PortRange, Role};
@@ -39,7 +41,7 @@ fn beside_others(test: impl FnOnce() + Send) {
     in_namespace(test);
 }
 
-/// A server that is killed when the test is over.
+/// A server that is killed when the test is over, with its workers: those of an nginx outlive a master that is killed.
 pub(crate) struct Server {
     child: Child,
     pub(crate) dir: TempDir,
@@ -48,14 +50,15 @@ pub(crate) struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        let group = Pid::from_raw(self.child.id().try_into().unwrap());
+        let _ = killpg(group, Signal::SIGKILL);
         let _ = self.child.wait();
     }
 }
 
 impl Server {
     pub(crate) fn start(command: &mut Command, dir: TempDir, port: u16) -> Self {
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let child = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         wait_until("the server listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         Self { child, dir, port }
     }

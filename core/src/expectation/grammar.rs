@@ -29,7 +29,7 @@ mod error;
 
 mod meant;
 
-mod mend;
+pub(crate) mod mend;
 
 mod reader;
 

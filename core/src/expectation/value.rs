@@ -28,6 +28,8 @@ pub(super) fn parse(text: &str, unit: Unit) -> Result<f64, UnitError> {
         Unit::Time => duration::parse(text).map(|time| time.as_secs_f64()),
         Unit::Count => match plain(text) {
             Some(value) => Ok(value),
+            // All digits, and more than a number here keeps.
+            None if digits(text) == text && !text.is_empty() => refuse(UnitErrorKind::TooLarge, "3".to_owned()),
             None => refuse(UnitErrorKind::UnknownUnit, if digits(text).is_empty() { "3".into() } else { digits(text) }),
         },
     }

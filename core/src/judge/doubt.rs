@@ -3,7 +3,7 @@
 use crate::edge::EdgeSpec;
 use crate::expectation::Metric;
 use crate::judge::health::{self, Basis};
-use crate::judge::{Evidence, Verdict, effect, hidden};
+use crate::judge::{Evidence, Verdict, arrivals, effect, hidden};
 use crate::window::{PhaseName, Window};
 
 /// The verdict and the reason that remain of those given.
@@ -23,10 +23,13 @@ pub(crate) fn overrule(
     let doubts = [
         (Verdict::Invalid, health::overloaded(evidence.load)),
         (Verdict::Invalid, hidden::behind_the_socket(metric, phase, edge, evidence)),
-        (Verdict::Vacuous, if phase == PhaseName::Baseline { None } else { effect::untested(metric, evidence) }),
+        (Verdict::Vacuous, if phase == PhaseName::Baseline { None } else { effect::untested(metric, edge, evidence) }),
     ];
     let Some((doubted, doubt)) = doubts.into_iter().find_map(|(verdict, doubt)| Some((verdict, doubt?))) else {
-        return (verdict, reason);
+        return match arrivals::missing(metric, edge, phase, evidence) {
+            Some(missing) if verdict == Verdict::Pass => (Verdict::Inconclusive, Some(missing)),
+            _ => (verdict, reason),
+        };
     };
     if verdict == Verdict::Fail {
         // A limit that was broken is broken, whatever else went wrong.

@@ -4,7 +4,7 @@
 //! again, and thirty percent loss under a three-second timeout leaves retries with nothing to do. So a packet fault must
 //! show in the requests of the edge that it is aimed at, or in those that come in.
 
-use crate::edge::Role;
+use crate::edge::{EdgeSpec, Role};
 use crate::expectation::{Metric, RetryBase};
 use crate::fault::{FaultKind, FaultOutcome};
 use crate::judge::sample::Share;
@@ -54,7 +54,8 @@ pub(crate) fn of(fault: &FaultOutcome, evidence: &Evidence<'_>) -> Effect {
     let baseline = windows::of_phase(evidence, PhaseName::Baseline);
     let felt = feeling(fault, evidence)
         .map(|edge| {
-            let failed = rose(measure::shares::failed_share(edge, &during), measure::shares::failed_share(edge, &baseline));
+            // A connection that never came about keeps a try from becoming an attempt: nothing else shows what loss does to handshakes.
+            let failed = rose(measure::shares::failed_tries(edge, &during), measure::shares::failed_tries(edge, &baseline));
             let retried = rose(
                 measure::shares::retry_share(edge, &during, RetryBase::All),
                 measure::shares::retry_share(edge, &baseline, RetryBase::All),
@@ -101,13 +102,14 @@ fn slowed(edge: usize, during: &[&Window], baseline: &[&Window]) -> bool {
     usual(0.99).is_some_and(|usual| rose(slower(&now, usual), slower(&before, usual))) || usual(0.9).is_some_and(most)
 }
 
-/// Why an expectation on `metric` was not tested; `None` if at least one fault reached what it is about.
-pub(crate) fn untested(metric: Metric, evidence: &Evidence<'_>) -> Option<String> {
-    if evidence.faults.is_empty() {
-        return None;
-    }
+/// Why an expectation on `metric` of that edge was not tested; `None` if at least one fault reached what it is about.
+///
+/// That is the edge's own faults, where some are aimed at it: what another edge met with does not test how this one is treated.
+pub(crate) fn untested(metric: Metric, edge: &EdgeSpec, evidence: &Evidence<'_>) -> Option<String> {
+    let own = |fault: &&FaultOutcome| fault.spec.to == edge.name;
+    let has_own = !metric.is_of_drill() && evidence.faults.iter().any(|fault| own(&fault));
     let mut reasons = Vec::new();
-    for fault in evidence.faults {
+    for fault in evidence.faults.iter().filter(|fault| !has_own || own(fault)) {
         let effect = of(fault, evidence);
         // What was not seen may have been felt, if anything was hit.
         if effect >= needed(metric, &fault.spec.kind) || (effect > Effect::Missed && is_unseen(fault, evidence)) {
@@ -115,7 +117,7 @@ pub(crate) fn untested(metric: Metric, evidence: &Evidence<'_>) -> Option<String
         }
         reasons.push(reason(fault, effect));
     }
-    Some(format!("nothing was tested: {}", reasons.join("; ")))
+    (!reasons.is_empty()).then(|| format!("nothing was tested: {}", reasons.join("; ")))
 }
 
 /// What a fault must reach to test the metric. Retries answer to failures; a delay is meant to slow, so slowness is
@@ -165,8 +167,9 @@ fn reason(fault: &FaultOutcome, effect: Effect) -> String {
             LEAST_CHANGE * 100.0
         ),
         Effect::Slowed | Effect::Failed => format!(
-            "{kind} to {to} hit {hit} of {selected} {things} and made requests slower, but none was given up or failed, \
-             so that there was nothing to retry: use a shorter client timeout or a stronger fault"
+            "{kind} to {to} hit {hit} of {selected} {things} and made requests slower, but no more than {} points of them failed or \
+             were given up, so that there was next to nothing to retry: use a shorter client timeout or a stronger fault",
+            LEAST_CHANGE * 100.0
         ),
     }
 }

@@ -10,7 +10,7 @@ use crate::judge::health::Basis;
 use crate::judge::limit::{Limit, Outcome};
 use crate::judge::measure::{Gap, Scene};
 use crate::judge::sample::Sample;
-use crate::judge::wording::quantity;
+use crate::judge::wording::{apart, quantity};
 use crate::judge::{ALPHA, FEWEST_ATTEMPTS, Verdict, doubt, measure};
 use crate::stats::Tails;
 use crate::window::Window;
@@ -24,17 +24,20 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
         return limit.judge_gap(gap);
     }
     let mut samples: Vec<(u32, Sample)> = Vec::new();
-    let mut gap = None;
+    let mut gap: Option<(Weight, Gap)> = None;
     for group in groups(limit.metric, scene) {
         match limit.sample(Scene { judged: group, ..scene }) {
             Ok(sample) => samples.extend(group.first().map(|window| (window.epoch, sample))),
-            // A window without a failure, or without a request between busy ones, breaks nothing.
-            Err(found) if !matches!(gap, Some(Gap::NoneAnswered { .. })) => gap = Some(found),
-            Err(_) => {}
+            Err(found) => {
+                let weight = weight(limit, found);
+                if gap.is_none_or(|(heaviest, _)| weight > heaviest) {
+                    gap = Some((weight, found));
+                }
+            }
         }
     }
     let Some((epoch, worst)) = worst(limit, &samples) else {
-        return limit.judge_gap(gap.unwrap_or(Gap::NoTraffic(scene.phase)));
+        return limit.judge_gap(gap.map_or(Gap::NoTraffic(scene.phase), |(_, gap)| gap));
     };
     let level = ALPHA / samples.len() as f64;
     let observed = limit.observed(worst);
@@ -42,19 +45,14 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
     let outcome = |verdict, reason| Outcome { verdict, observed: Some(observed), interval: Some(limit.interval(worst, tails)), reason };
     let broken = broken(limit, &samples);
     if broken > 0 {
-        return outcome(
-            Verdict::Fail,
-            Some(format!(
-                "{broken} of {} windows break the limit of {}; the worst is window {epoch} with {}",
-                samples.len(),
-                quantity(limit.value, limit.unit()),
-                quantity(observed, limit.unit()),
-            )),
-        );
+        let (worst, value) = apart(observed, limit.value, limit.unit());
+        let reason = format!("{broken} of {} windows break the limit of {value}; the worst is window {epoch} with {worst}", samples.len());
+        return outcome(Verdict::Fail, Some(reason));
     }
-    // A window in which nobody was answered, or whose waits are not known, holds nothing to judge by: it is not good for that.
-    if let Some(silent @ Gap::NoneAnswered { .. }) = gap {
-        return outcome(Verdict::Inconclusive, Some(format!("in at least one window {silent}")));
+    match gap {
+        Some((Weight::Broken, broken)) => return outcome(Verdict::Fail, Some(format!("in at least one window {broken}"))),
+        Some((Weight::Open, open)) => return outcome(Verdict::Inconclusive, Some(format!("in at least one window {open}"))),
+        _ => {}
     }
     let open = samples.iter().filter(|(_, sample)| limit.holds(sample, ALPHA, 1.0) != Some(true)).count();
     if open > 0 {
@@ -87,10 +85,35 @@ fn unseen(metric: Metric, scene: Scene<'_>) -> usize {
     }
 }
 
-/// The windows, neighbours joined until a ratio has enough attempts to mean something. A rate needs none: it is about
-/// how many there are.
+/// What a window without a number says of the whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Weight {
+    /// Nothing: it had no request, no failure or no retry, and so nothing that could break a limit.
+    Nothing,
+    /// It had some, and cannot be judged: it is not good for that.
+    Open,
+    /// It breaks the limit.
+    Broken,
+}
+
+fn weight(limit: Limit, gap: Gap) -> Weight {
+    match limit.judge_gap(gap).verdict {
+        Verdict::Fail => Weight::Broken,
+        _ if matches!(gap, Gap::NoTraffic(_) | Gap::NoFailure(_) | Gap::NoRetry(_) | Gap::NoDeadline(_)) => Weight::Nothing,
+        _ => Weight::Open,
+    }
+}
+
+/// The windows, neighbours joined until a ratio has enough attempts to mean something, and what is said of retries enough of those. A rate needs
+/// none: it is about how many there are.
 fn groups<'a>(metric: Metric, scene: Scene<'a>) -> Vec<&'a [&'a Window]> {
+    let count = match metric {
+        Metric::BackoffJitter => measure::pauses,
+        Metric::RetryPeakToMean => measure::retries_in_bursts,
+        _ => measure::attempts,
+    };
     let fewest = match metric {
+        Metric::BackoffJitter | Metric::RetryPeakToMean => measure::FEWEST_RETRIES,
         Metric::Amplification
         | Metric::DownstreamPerIngress
         | Metric::RetryRatio { .. }
@@ -104,7 +127,7 @@ fn groups<'a>(metric: Metric, scene: Scene<'a>) -> Vec<&'a [&'a Window]> {
     let mut starts = vec![];
     let mut start = 0;
     for end in 1..=windows.len() {
-        if measure::attempts(scene.edge, &windows[start..end]) >= fewest {
+        if count(scene.edge, &windows[start..end]) >= fewest {
             starts.push(start);
             start = end;
         }

@@ -3,7 +3,7 @@
 use crate::expectation::{Demand, Expectation, Metric};
 use crate::judge::limit::{Limit, Outcome};
 use crate::judge::measure::{self, Scene};
-use crate::judge::{Evidence, Judgement, Verdict, doubt, every_window, metastable, outage, recovery, windows, wording};
+use crate::judge::{Evidence, Judgement, Verdict, arrivals, doubt, every_window, metastable, outage, recovery, windows, wording};
 use crate::window::{PhaseName, Window};
 
 /// A judgement, and how far its value is on the wrong side.
@@ -126,6 +126,11 @@ fn hold_against(expectation: &Expectation, scene: Scene<'_>, evidence: &Evidence
                 && let Some(hidden) = outage::behind_pass(limit, scene)
             {
                 outcome.reason = Some(hidden);
+            }
+            if outcome.verdict == Verdict::Pass
+                && let Some(hidden) = arrivals::hidden_rise(limit, scene)
+            {
+                outcome = hidden;
             }
             if expectation.metric == Metric::Connections && outcome.reason.is_none() {
                 outcome.reason = Some("connections that were open before the drill are not counted".to_owned());

@@ -31,6 +31,8 @@ pub struct GuardState {
     streaks: Vec<u32>,
     /// Evidence since the phase began, by edge.
     evidence: Vec<Option<Evidence>>,
+    /// Looks since the phase began at what does not add up to evidence, by edge.
+    looks: Vec<u32>,
     phase: Option<PhaseName>,
     /// The baseline's windows, if the metric is measured against them.
     baseline: Vec<Window>,
@@ -47,6 +49,7 @@ impl GuardState {
             edges: edges.to_vec(),
             streaks: vec![0; edges.len()],
             evidence: vec![None; edges.len()],
+            looks: vec![0; edges.len()],
             phase: None,
             baseline: Vec::new(),
             history: Vec::new(),
@@ -68,6 +71,7 @@ impl GuardState {
         }
         if self.phase.replace(window.phase) != Some(window.phase) {
             self.evidence.fill(None);
+            self.looks.fill(0);
         }
         let mut tripped = None;
         for edge in 0..self.edges.len() {
@@ -112,9 +116,12 @@ impl GuardState {
         };
         match look::look(sample, self.guard.value, side) {
             Some((look, side)) => self.evidence[edge].get_or_insert_with(|| Evidence::new(side)).look(look) >= ENOUGH,
-            // A fact has no interval; what is counted of one window must be shown in it.
+            // A fact has no interval; what is told of one window must be shown in it. Each look gets its part of the error probability, and all
+            // parts together are the whole: 1/2 + 1/6 + 1/12 + …
             None => {
-                let Interval { lo, hi } = sample.interval(Tails::each(1.0 / ENOUGH), 1.0);
+                self.looks[edge] = self.looks[edge].saturating_add(1);
+                let look = f64::from(self.looks[edge]);
+                let Interval { lo, hi } = sample.interval(Tails::each(1.0 / (ENOUGH * look * (look + 1.0))), 1.0);
                 compare(self.guard.op, lo, self.guard.value) && compare(self.guard.op, hi, self.guard.value)
             }
         }

@@ -7,7 +7,7 @@
 use crate::expectation::{Metric, Op};
 use crate::judge::measure::{self, Gap, Scene};
 use crate::judge::sample::Sample;
-use crate::judge::wording::{self, counted, quantity};
+use crate::judge::wording::{self, counted, quantity, short};
 use crate::judge::{ALPHA, Verdict};
 use crate::stats::{Interval, Tails};
 
@@ -129,13 +129,8 @@ impl Limit {
     }
 
     fn broken(self, observed: f64, interval: Interval) -> String {
-        format!(
-            "{} is {} the limit of {} (90% interval {})",
-            quantity(observed, self.unit()),
-            wording::wrong_side(self.op),
-            quantity(self.value, self.unit()),
-            self.spelled(interval),
-        )
+        let (observed, limit) = wording::apart(observed, self.value, self.unit());
+        format!("{observed} is {} the limit of {limit} (90% interval {})", wording::wrong_side(self.op), self.spelled(interval))
     }
 
     pub(crate) fn spelled(self, interval: Interval) -> String {
@@ -160,7 +155,13 @@ impl Limit {
                 return format!("{cannot}: {endless}");
             }
             if sample.unknown() > 0.0 {
-                return format!("{cannot}: {} had no outcome", counted(whole(sample.unknown()), "request"));
+                let unknown = counted(whole(sample.unknown()), "request");
+                return match self.metric {
+                    Metric::RetryRatio { .. } => {
+                        format!("{cannot}: {unknown} could be compared with none, so it is not known whether they are retries")
+                    }
+                    _ => format!("{cannot}: {unknown} had no outcome"),
+                };
             }
             return format!("{cannot}, and hardly could with more traffic");
         };
@@ -224,10 +225,12 @@ impl Limit {
             return None;
         }
         Some(format!(
-            "{} {} too few to bound p{}, so the slowest was used: {}",
+            "{} {} too few to bound p{} ({} are needed), so the slowest was used: {}",
             counted(times.len() as u64, if matches!(self.metric, Metric::Latency { .. }) { "answer" } else { "failed request" }),
             if times.len() == 1 { "is" } else { "are" },
-            quantile * 100.0,
+            short(quantile * 100.0, 4),
+            // The chance that all of so many are below the quantile is the test's error probability.
+            whole(ALPHA.ln() / quantile.ln()),
             quantity(slowest, self.unit()),
         ))
     }

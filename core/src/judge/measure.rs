@@ -23,6 +23,7 @@ mod retrying;
 
 pub(crate) mod shares;
 
+pub(crate) use retrying::{FEWEST_RETRIES, pauses, retries_in_bursts};
 use shares::{explicit_share, success_share};
 
 /// Why there is no number.
@@ -43,7 +44,7 @@ pub(crate) enum Gap {
     #[error("no request was retried in the {0} phase")]
     NoRetry(&'static str),
     #[error("{pauses} pauses before first retries are too few to tell their spread: {least} are needed")]
-    FewPauses { pauses: usize, least: usize },
+    FewPauses { pauses: usize, least: u64 },
     #[error("{retries} retries are too few to tell how they are spread: {least} are needed")]
     FewRetries { retries: u64, least: u64 },
     #[error("retries come at once: half of the pauses before them are {micros} us or shorter, which is no backoff (less than 5 ms)")]
@@ -62,6 +63,10 @@ pub(crate) enum Gap {
     NoneKept(&'static str),
     #[error("how retries crowd cannot be told from a share of them, and events of only {}% of the requests were kept", .0)]
     OfAShare(u32),
+    #[error(
+        "{unread} of {of} requests could be compared with none, as on HTTP/2 connections that were open before the drill: have retries marked, or the connections made anew"
+    )]
+    Unread { unread: u64, of: u64 },
     #[error("the baseline is zero, so an increase is undefined: give an absolute limit instead")]
     ZeroBaseline,
     #[error("it is zero in the baseline, and coming back to nothing shows nothing")]

@@ -42,6 +42,9 @@ const FEWEST_WINDOWS: usize = 6;
 /// A recovery that would take more than so many times the time that was watched is none.
 const MOST_PROJECTED: f64 = 10.0;
 
+/// Part of the requests that may be without an outcome.
+const MOST_OPEN: f64 = 0.05;
+
 /// Windows that must be back.
 const HOLD: usize = 2;
 
@@ -53,6 +56,8 @@ struct Shown {
     amplification: f64,
     /// Retries among the attempts of all downstream edges, less the baseline's.
     more_retries: f64,
+    /// Part of the ingress requests that had no outcome yet.
+    open: f64,
 }
 
 /// Judges the scene's windows, which are those after the fault. The observed value is the success that remains at their end.
@@ -93,6 +98,9 @@ pub(crate) fn judge(scene: Scene<'_>) -> Outcome {
         );
         return outcome(Verdict::Inconclusive, Some(reason));
     }
+    if shown.open > MOST_OPEN {
+        return outcome(Verdict::Inconclusive, Some(format!("{} of the requests after the fault had no outcome", percent(shown.open))));
+    }
     let watched: f64 = windows.iter().map(|window| window.seconds()).sum();
     let most = watched * MOST_PROJECTED;
     let projected = recovering(scene, tail, shown.success >= BACK);
@@ -130,8 +138,9 @@ pub(crate) fn judge(scene: Scene<'_>) -> Outcome {
 }
 
 impl Shown {
+    /// What has no outcome yet is not back.
     fn is_back(&self) -> bool {
-        self.success >= BACK && self.more_retries <= RATIO_MARGIN
+        self.success * (1.0 - self.open) >= BACK && self.more_retries <= RATIO_MARGIN
     }
 }
 
@@ -166,6 +175,13 @@ fn success(scene: Scene<'_>, windows: &[&Window]) -> Option<f64> {
     (of > 0.0).then(|| good / of)
 }
 
+/// Part of the ingress requests that has no outcome yet.
+fn without_outcome(scene: Scene<'_>, windows: &[&Window]) -> f64 {
+    let parts = measure::ingress_edges(scene.edges).filter_map(|edge| shares::success_share(edge, windows));
+    let (open, of) = parts.fold((0.0, 0.0), |(open, of), share| (open + share.unknown, of + share.of));
+    if of > 0.0 { open / of } else { 0.0 }
+}
+
 /// Attempts per ingress request.
 fn attempts(scene: Scene<'_>, windows: &[&Window]) -> Option<f64> {
     let came = ingress(scene, windows, measure::requests);
@@ -188,6 +204,7 @@ fn show(scene: Scene<'_>, windows: &[&Window]) -> Option<Shown> {
         success: success(scene, windows)? / success(scene, scene.baseline)?,
         amplification: before.map_or(1.0, |before| attempts(scene, windows).unwrap_or(0.0) / before),
         more_retries: retries(scene, windows) - retries(scene, scene.baseline),
+        open: without_outcome(scene, windows),
     })
 }
 

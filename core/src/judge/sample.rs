@@ -83,6 +83,11 @@ impl Share {
         }
     }
 
+    /// The share if what has no outcome came out as a miss, and if it came out as a hit.
+    fn ends(self) -> (f64, f64) {
+        (self.scaled(self.hits / self.of), self.scaled((self.hits + self.unknown).min(self.of) / self.of))
+    }
+
     fn scaled(self, share: f64) -> f64 {
         match self.base {
             RetryBase::All => share,
@@ -198,11 +203,15 @@ impl Sample {
         }
     }
 
-    /// Whether the value, and what it may be if waits in vain never ended, is within the limit.
+    /// Whether the value, and what it may be if waits in vain never ended and what has no outcome came out badly, is within the limit.
     pub(crate) fn is_within(&self, op: Op, limit: f64) -> bool {
         let worst = match (self, op) {
             (Self::Latency { times, quantile }, Op::Less | Op::AtMost) => times.high(*quantile),
             (Self::Latency { times, quantile }, Op::Greater | Op::AtLeast) => times.low(*quantile),
+            (Self::Share(share), Op::Less | Op::AtMost) => share.ends().1,
+            (Self::Share(share), Op::Greater | Op::AtLeast) => share.ends().0,
+            (Self::Cost(share), Op::Less | Op::AtMost) => 1.0 / share.ends().0,
+            (Self::Cost(share), Op::Greater | Op::AtLeast) => 1.0 / share.ends().1,
             _ => self.value(),
         };
         compare(op, worst, limit)
@@ -249,8 +258,10 @@ impl Sample {
             Self::Share(share) if share.base == RetryBase::All => 1.0,
             _ => f64::INFINITY,
         };
+        // Each success costs one attempt at least.
+        let lowest = if matches!(self, Self::Cost(_)) { 1.0 } else { 0.0 };
         match op {
-            Op::Less | Op::AtMost => limit <= 0.0,
+            Op::Less | Op::AtMost => limit <= lowest,
             Op::Greater | Op::AtLeast => limit >= highest,
         }
     }

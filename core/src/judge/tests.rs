@@ -9,6 +9,7 @@ use crate::fault::{Backend, Direction, Distribution, FaultCounts, FaultKind, Fau
 use crate::judge::{Evidence, HeldUp, Judgement, LoadHealth, judge};
 use crate::window::{EdgeCounts, EdgeWindow, Failure, Phase, PhaseName, Retries, Window};
 
+mod arrivals;
 mod boundaries;
 mod doubts;
 mod every_window;

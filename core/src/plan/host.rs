@@ -9,6 +9,7 @@ pub struct HostFacts {
     pub kernel: Option<String>,
     known: Vec<(Feature, bool)>,
     names: Vec<(String, Vec<IpAddr>)>,
+    devices: Vec<(usize, Vec<Device>)>,
     /// TCP ports that are spared beside 22: those of the host's SSH server.
     pub spared_ports: Vec<u16>,
     /// The far ends of the caller's own connections, which are spared.
@@ -38,6 +39,20 @@ impl HostFacts {
         self.names.iter().find(|(known, _)| known == name).map(|(_, addresses)| addresses.as_slice())
     }
 
+    /// Adds the interfaces that a fault's packets pass, by its place in the playbook's list, from 0.
+    #[must_use]
+    pub fn with_devices(mut self, fault: usize, devices: Vec<Device>) -> Self {
+        self.devices.retain(|(known, _)| *known != fault);
+        self.devices.push((fault, devices));
+        self
+    }
+
+    /// The interfaces that a fault's packets pass; `None` if nobody asked the kernel for its routes.
+    #[must_use]
+    pub fn devices(&self, fault: usize) -> Option<&[Device]> {
+        self.devices.iter().find(|(known, _)| *known == fault).map(|(_, devices)| devices.as_slice())
+    }
+
     /// Whether the host has a feature.
     #[must_use]
     pub fn presence(&self, feature: Feature) -> Presence {
@@ -47,6 +62,17 @@ impl HostFacts {
             None => Presence::Unknown,
         }
     }
+}
+
+/// A network interface that a fault is put onto.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// Whether it is a loopback device.
+    pub is_loopback: bool,
+    /// Why this one: "the route to 10.2.0.0".
+    pub why: String,
 }
 
 /// Whether a feature is there.

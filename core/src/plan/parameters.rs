@@ -16,8 +16,8 @@ pub(super) fn of_netem(specs: &[&FaultSpec]) -> String {
     let parts = specs.iter().map(|spec| format!("{} {}", spec.kind.as_str(), told(spec)));
     let is_given = specs.iter().any(|spec| spec.tuning.limit.is_some());
     let limit = format!("limit {} packets{}", queue::limit_of(specs), if is_given { "" } else { " (worked out)" });
-    // Of two seeds the later one counts.
-    let seed = specs.iter().rev().find_map(|spec| spec.tuning.seed).map(|seed| format!("seed {seed}"));
+    // A playbook with two seeds was refused.
+    let seed = specs.iter().find_map(|spec| spec.tuning.seed).map(|seed| format!("seed {seed}"));
     parts.chain([limit]).chain(seed).collect::<Vec<_>>().join(", ")
 }
 

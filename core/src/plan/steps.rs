@@ -1,5 +1,6 @@
 //! What a fault would make in the kernel, a line for each thing.
 
+use super::host::Device;
 use super::parameters;
 use crate::edge::{EdgeSpec, Role};
 use crate::fault::{Backend, Direction, FaultKind, FaultSpec, Members};
@@ -10,8 +11,15 @@ const INGRESS: &str = "ingress";
 
 /// In the order in which they are made: the filter comes last, so that no packet meets a half-built fault.
 ///
-/// `faults` are the playbook's, of which `group` lists those that share a netem with the one at `index`, itself included, in order.
-pub(super) fn of(faults: &[FaultSpec], index: usize, group: &[usize], edge: Option<&EdgeSpec>, backend: Backend) -> Vec<String> {
+/// `faults` are the playbook's, of which `group` lists those that share a netem with the one at `index`, itself included, in order. `devices`:
+/// the interfaces, where the kernel was asked for them.
+pub(super) fn of(
+    faults: &[FaultSpec],
+    index: usize,
+    group: &[usize],
+    edge: Option<&EdgeSpec>,
+    (backend, devices): (Backend, Option<&[Device]>),
+) -> Vec<String> {
     let (Some(spec), Some(edge)) = (faults.get(index), edge) else {
         return Vec::new();
     };
@@ -19,7 +27,7 @@ pub(super) fn of(faults: &[FaultSpec], index: usize, group: &[usize], edge: Opti
         return vec![format!("a leased program at connect4 and connect6 of {}, which refuses {} of them", whose(spec), shared(spec))];
     }
     let mut steps = Vec::new();
-    for place in places(spec, edge) {
+    for place in known(spec, devices).unwrap_or_else(|| places(spec, edge)) {
         let mut made = Vec::new();
         for hook in hooks(spec, edge, place.is_loopback) {
             let here: Vec<usize> =
@@ -53,7 +61,8 @@ pub(super) fn of(faults: &[FaultSpec], index: usize, group: &[usize], edge: Opti
             made.extend(watcher(spec, hook, &place));
         }
         if made.iter().any(|line| line.contains("clsact")) {
-            steps.push(format!("a clsact qdisc on {place}, unless it has one"));
+            let why = place.why.iter().map(|why| format!(" ({why})")).collect::<String>();
+            steps.push(format!("a clsact qdisc on {place}{why}, unless it has one"));
         }
         steps.extend(made);
     }
@@ -106,10 +115,12 @@ fn hooks(spec: &FaultSpec, edge: &EdgeSpec, is_loopback: Option<bool>) -> Vec<&'
     }
 }
 
-/// An interface, as far as it is known without asking the kernel.
+/// An interface, as far as it is known.
 struct Place {
     words: String,
     is_loopback: Option<bool>,
+    /// Why this one, if the kernel was asked.
+    why: Option<String>,
 }
 
 impl std::fmt::Display for Place {
@@ -118,11 +129,24 @@ impl std::fmt::Display for Place {
     }
 }
 
-fn places(spec: &FaultSpec, edge: &EdgeSpec) -> Vec<Place> {
-    let place = |words: &str, is_loopback| Place {
-        words: spec.netns.iter().fold(words.to_owned(), |words, netns| format!("{words} in {netns}")),
-        is_loopback,
+/// The words for an interface in the fault's namespace.
+fn in_its_namespace(words: &str, spec: &FaultSpec) -> String {
+    spec.netns.iter().fold(words.to_owned(), |words, netns| format!("{words} in {netns}"))
+}
+
+/// The interfaces that the kernel named.
+fn known(spec: &FaultSpec, devices: Option<&[Device]>) -> Option<Vec<Place>> {
+    let place = |device: &Device| Place {
+        words: in_its_namespace(&device.name, spec),
+        is_loopback: Some(device.is_loopback),
+        why: Some(device.why.clone()),
     };
+    devices.map(|devices| devices.iter().map(place).collect())
+}
+
+/// The interfaces as far as they are known without asking the kernel.
+fn places(spec: &FaultSpec, edge: &EdgeSpec) -> Vec<Place> {
+    let place = |words: &str, is_loopback| Place { words: in_its_namespace(words, spec), is_loopback, why: None };
     let loopback = || place("lo", Some(true));
     let select = &spec.select;
     if let Some(name) = &spec.interface {

@@ -2,6 +2,7 @@
 
 use super::node::{Entry, Node, Value};
 use super::problem::{Code, Draft, Place, Problems};
+use crate::expectation::grammar::mend;
 use crate::units::{UnitError, UnitErrorKind};
 use crate::wording::{listed, nearest};
 
@@ -169,10 +170,19 @@ pub(super) fn refusal(place: &Place, key: &str, error: &UnitError) -> Draft {
         UnitErrorKind::TooLarge | UnitErrorKind::Zero | UnitErrorKind::TooFine | UnitErrorKind::BeyondDraws => Code::OutOfRange,
         _ => Code::BadValue,
     };
-    let draft = Draft::new(code, place, format!("`{key}`: {error}")).advice(error.advice());
-    match error.write.first() {
-        Some(write) => draft.replace(write.clone()),
-        None => draft,
+    let draft = Draft::new(code, place, format!("`{key}`: {error}"));
+    if error.kind != UnitErrorKind::UnknownUnit {
+        let draft = draft.advice(error.advice());
+        return match error.write.first() {
+            Some(write) => draft.replace(write.clone()),
+            None => draft,
+        };
+    }
+    // A unit that is not known is put right only where that keeps what was meant: three days are not three seconds, nor 0,5% nothing.
+    let write = mend::rewritten(&error.text, error);
+    match write.first().cloned() {
+        Some(first) => draft.advice(UnitError { write, ..error.clone() }.advice()).replace(first),
+        None => draft.advice(error.advice().replacen("write ", "write it as in ", 1)),
     }
 }
 

@@ -4,6 +4,9 @@
 //! What is needed for the word: a downstream edge that a fault is aimed at is shown to fail, to slow down or to refuse connections; another
 //! downstream edge without a fault rises by more than a fifth per ingress request, shown at 5% over all such edges together; and the rise is
 //! more than its own trend in the baseline would have come to.
+//!
+//! A drill without a fault is one whose disturbance somebody else makes: a cache stopped by hand, say. The edge that failed is then the one that
+//! gave fewer good answers than before, or the same ones more slowly; one that fails because more is asked of it gives as many.
 
 use super::json::Run;
 use super::json::edge::{Edge, EdgePhase};
@@ -12,7 +15,7 @@ use super::rows::percent;
 use super::text::quantity;
 use crate::judge::ALPHA;
 use crate::stats::quotient::{self, Estimate};
-use crate::stats::rate_ratio::Tally;
+use crate::stats::rate_ratio::{self, Tally};
 use crate::stats::{Tails, proportion, trend};
 use crate::wording::decimals;
 
@@ -39,11 +42,13 @@ pub struct Cause {
     pub trouble: Trouble,
 }
 
-/// A rise on an edge that no fault touches, beside the failure of others.
+/// A rise on an edge that no fault touches, and which is not itself what failed, beside the failure of others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cascade {
-    /// The edges that a fault was aimed at, and that failed.
+    /// The edges that a fault was aimed at, and that failed; in a drill without faults, those that failed.
     pub causes: Vec<Cause>,
+    /// The drill injected a fault.
+    pub is_injected: bool,
     /// The edge that rose.
     pub rise: Risen,
     /// An expectation names it.
@@ -61,9 +66,14 @@ impl Cascade {
     #[must_use]
     pub fn sentence(&self) -> String {
         let causes: Vec<String> = self.causes.iter().map(|cause| format!("{} {}", cause.edge, told(cause.trouble))).collect();
-        let mut text = format!("cascade: while {}, {}, which no fault touches, {}", causes.join(" and "), self.rise.edge, self.rise.told());
+        let (untouched, began) = if self.is_injected {
+            (", which no fault touches,", "the fault began")
+        } else {
+            ("", "the fault phase began: the drill has no fault")
+        };
+        let mut text = format!("cascade: while {}, {}{untouched} {}", causes.join(" and "), self.rise.edge, self.rise.told());
         if let Some(seconds) = self.seen_after_s {
-            text.push_str(&format!(", first seen {} after the fault began", quantity(seconds, "s")));
+            text.push_str(&format!(", first seen {} after {began}", quantity(seconds, "s")));
         }
         if self.retries_of_rise > 0.5 {
             text.push_str(&format!("; {:.0}% of what was added are its own retries", 100.0 * self.retries_of_rise));
@@ -89,22 +99,29 @@ fn told(trouble: Trouble) -> String {
 /// The cascades of a drill, one for each edge that rose.
 #[must_use]
 pub fn find(run: &Run) -> Vec<Cascade> {
+    let is_injected = !run.faults.is_empty();
     let is_aimed_at = |edge: &Edge| run.faults.iter().any(|fault| fault.target == edge.name && fault.packets_hit > 0);
     let downstream = || run.edges.iter().filter(|edge| edge.role == "downstream");
     let causes: Vec<Cause> = downstream()
-        .filter(|edge| is_aimed_at(edge))
-        .filter_map(|edge| Some(Cause { edge: edge.name.clone(), trouble: trouble(edge)? }))
+        .filter_map(|edge| Some((edge, trouble(edge)?)))
+        .filter(|(edge, trouble)| if is_injected { is_aimed_at(edge) } else { is_impaired(edge, *trouble, run) })
+        .map(|(edge, trouble)| Cause { edge: edge.name.clone(), trouble })
         .collect();
     if causes.is_empty() {
         return Vec::new();
     }
-    let spared: Vec<&Edge> = downstream().filter(|edge| run.faults.iter().all(|fault| fault.target != edge.name)).collect();
+    let is_spared = |edge: &Edge| {
+        let is_target = run.faults.iter().any(|fault| fault.target == edge.name);
+        if is_injected { !is_target } else { causes.iter().all(|cause| cause.edge != edge.name) }
+    };
+    let spared: Vec<&Edge> = downstream().filter(|edge| is_spared(edge)).collect();
     let tails = Tails::each(ALPHA / spared.len().max(1) as f64);
     let rises = spared.iter().filter_map(|edge| Some((edge, risen::rise(edge, run, tails)?)));
     rises
         .filter(|(edge, _)| !is_own_trend(edge, run))
         .map(|(edge, rise)| Cascade {
             causes: causes.clone(),
+            is_injected,
             is_named: risen::is_named(&edge.name, run),
             trouble: trouble(edge),
             retries_of_rise: retries_of_rise(edge, run),
@@ -133,6 +150,23 @@ fn trouble(edge: &Edge) -> Option<Trouble> {
     }
     let (p99, p50) = (before.latency_ms.p99?, during.latency_ms.p50?);
     (p50 > p99).then_some(Trouble::Slowed(p50, p99))
+}
+
+/// Whether an edge in trouble gives less than before: fewer good answers, by more than a fifth and not by chance, or the same more slowly.
+fn is_impaired(edge: &Edge, trouble: Trouble, run: &Run) -> bool {
+    let good = |phase: &str| {
+        let answered = edge.phases.get(phase).map_or(0, |counts| counts.requests.saturating_sub(counts.failed()));
+        Tally { count: answered as f64, ..risen::total(&risen::tallies(edge, run, phase)) }
+    };
+    let (before, during) = (good("baseline"), good("fault"));
+    if before.exposure <= 0.0 || during.exposure <= 0.0 {
+        return false;
+    }
+    if matches!(trouble, Trouble::Slowed(..)) && risen::rise(edge, run, Tails::each(ALPHA)).is_none() {
+        return true;
+    }
+    let is_less = LEAST * during.rate() < before.rate();
+    is_less && rate_ratio::interval(during, before, Tails::each(ALPHA)).hi < 1.0
 }
 
 /// Whether the edge would have come as far without the fault, as it rose in the baseline already.
@@ -165,8 +199,9 @@ fn retries_of_rise(edge: &Edge, run: &Run) -> f64 {
 
 /// When the first window of the fault phase that is a rise by itself was over.
 fn seen_after(edge: &Edge, causes: &[Cause], run: &Run) -> Option<f64> {
-    let begin =
-        run.faults.iter().filter(|fault| causes.iter().any(|cause| cause.edge == fault.target)).map(|fault| fault.applied_ns).min()?;
+    let aimed = run.faults.iter().filter(|fault| causes.iter().any(|cause| cause.edge == fault.target));
+    let phase = run.windows.iter().filter(|window| window.phase == "fault").map(|window| window.start_ns).min();
+    let begin = aimed.map(|fault| fault.applied_ns).min().or(phase)?;
     let baseline = risen::tallies(edge, run, "baseline");
     let fault = risen::tallies(edge, run, "fault");
     let windows = run.windows.iter().filter(|window| window.phase == "fault");

@@ -21,6 +21,7 @@ const STYLE: &str = include_str!("html/style.css");
 /// The whole of it.
 #[must_use]
 pub fn render(run: &Run) -> String {
+    let run = &run.printable();
     let verdict = run.verdict.as_deref().unwrap_or("no verdict");
     let page = html! {
         (DOCTYPE)

@@ -2,7 +2,7 @@
 
 use crate::wording::acts_unseen;
 
-/// For XML text and attribute values. Control characters that XML 1.0 forbids become U+FFFD.
+/// For XML text and attribute values. Control characters, which XML 1.0 forbids, and those that turn the direction of writing become U+FFFD.
 #[must_use]
 pub(super) fn xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -15,7 +15,7 @@ pub(super) fn xml(text: &str) -> String {
             '\n' => out.push_str("&#10;"),
             '\t' => out.push_str("&#9;"),
             '\u{FFFE}' | '\u{FFFF}' => out.push('\u{FFFD}'),
-            c if c.is_control() => out.push('\u{FFFD}'),
+            c if acts_unseen(c) => out.push('\u{FFFD}'),
             c => out.push(c),
         }
     }

@@ -1,29 +1,15 @@
 //! The verdict table as rows of text; whoever prints it draws the lines.
 
 use super::json::{ExpectationView, Run};
-use crate::{judge, wording};
+use crate::judge;
 
 /// Column heads of [`verdicts`].
 pub const VERDICT_HEADS: [&str; 7] = ["verdict", "expectation", "observed", "limit", "90% interval", "windows", "why"];
 
-/// A value with its unit as people write it: `12.5%`, `120/s`, `1.93x`, `1.24 s`, `2 windows`.
+/// A value with its unit as people write it: `12.5%`, `120/s`, `1.93x`, `1.24 s`, `2 windows`; the same as in reasons.
 #[must_use]
 pub fn quantity(value: f64, unit: &str) -> String {
-    let (scaled, usual, after) = match unit {
-        "ratio" => (value * 100.0, 2, "%"),
-        "1/s" => (value, 1, "/s"),
-        "x" => (value, 3, "x"),
-        "s" => (value, 3, " s"),
-        _ => return judge::quantity(value, unit),
-    };
-    // What the usual decimals would round away is written out.
-    if scaled != 0.0 && scaled.abs() < 1.0 { format!("{}{after}", plain(scaled, usual)) } else { judge::quantity(value, unit) }
-}
-
-/// Without zeros that say nothing.
-fn plain(value: f64, usual: usize) -> String {
-    let text = wording::decimals(value, usual);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    judge::quantity(value, unit)
 }
 
 /// One row for each expectation, in the order of [`VERDICT_HEADS`].

@@ -119,9 +119,12 @@ impl IdMemory {
         Self { seen: AgedMap::new(cap, ttl_ns) }
     }
 
-    /// Takes note of a request, and returns how many attempts with one of its identities there were, this one included.
-    pub fn note(&mut self, edge: EdgeId, ids: &Ids, print: &Fingerprint, at_ns: u64) -> u32 {
-        ids.iter().map(|(kind, id)| self.note_one(edge, kind, id, print, at_ns)).max().unwrap_or(1)
+    /// Takes note of a request, and returns how many attempts with one of its identities there were, this one included. Of a request of which
+    /// nothing is known, only what names a call counts.
+    pub fn note(&mut self, edge: EdgeId, ids: &Ids, print: Option<&Fingerprint>, at_ns: u64) -> u32 {
+        let known = ids.iter().filter(|(kind, _)| print.is_some() || kind.names_a_call());
+        let print = print.copied().unwrap_or_default();
+        known.map(|(kind, id)| self.note_one(edge, kind, id, &print, at_ns)).max().unwrap_or(1)
     }
 
     fn note_one(&mut self, edge: EdgeId, kind: IdKind, id: u64, print: &Fingerprint, at_ns: u64) -> u32 {
@@ -199,30 +202,30 @@ mod tests {
     fn an_id_counts_per_edge_and_kind_and_target() {
         let mut memory = IdMemory::new(1000, 60 * SECOND);
         let key = ids(IdKind::IdempotencyKey, "k");
-        assert_eq!(memory.note(EdgeId(0), &key, &print(1, 1, ""), 0), 1);
-        assert_eq!(memory.note(EdgeId(0), &key, &print(1, 2, "other body"), 1), 2);
-        assert_eq!(memory.note(EdgeId(1), &key, &print(1, 1, ""), 2), 1, "another edge");
-        assert_eq!(memory.note(EdgeId(0), &key, &print(2, 1, ""), 3), 1, "another path");
-        assert_eq!(memory.note(EdgeId(0), &ids(IdKind::RequestId, "k"), &print(1, 1, ""), 4), 1, "another kind");
+        assert_eq!(memory.note(EdgeId(0), &key, Some(&print(1, 1, "")), 0), 1);
+        assert_eq!(memory.note(EdgeId(0), &key, Some(&print(1, 2, "other body")), 1), 2);
+        assert_eq!(memory.note(EdgeId(1), &key, Some(&print(1, 1, "")), 2), 1, "another edge");
+        assert_eq!(memory.note(EdgeId(0), &key, Some(&print(2, 1, "")), 3), 1, "another path");
+        assert_eq!(memory.note(EdgeId(0), &ids(IdKind::RequestId, "k"), Some(&print(1, 1, "")), 4), 1, "another kind");
     }
 
     #[test]
     fn a_request_id_needs_the_whole_call_to_be_alike() {
         let mut memory = IdMemory::new(1000, 60 * SECOND);
         let id = ids(IdKind::RequestId, "r");
-        assert_eq!(memory.note(EdgeId(0), &id, &print(1, 1, "a"), 0), 1);
-        assert_eq!(memory.note(EdgeId(0), &id, &print(1, 2, "a"), 1), 1, "another query");
-        assert_eq!(memory.note(EdgeId(0), &id, &print(1, 1, "b"), 2), 1, "another body");
-        assert_eq!(memory.note(EdgeId(0), &id, &print(1, 1, "b"), 3), 2);
+        assert_eq!(memory.note(EdgeId(0), &id, Some(&print(1, 1, "a")), 0), 1);
+        assert_eq!(memory.note(EdgeId(0), &id, Some(&print(1, 2, "a")), 1), 1, "another query");
+        assert_eq!(memory.note(EdgeId(0), &id, Some(&print(1, 1, "b")), 2), 1, "another body");
+        assert_eq!(memory.note(EdgeId(0), &id, Some(&print(1, 1, "b")), 3), 2);
     }
 
     #[test]
     fn an_id_is_forgotten_after_its_time_to_live() {
         let mut memory = IdMemory::new(1000, 60 * SECOND);
         let id = ids(IdKind::IdempotencyKey, "k");
-        assert_eq!(memory.note(EdgeId(0), &id, &print(1, 1, ""), 0), 1);
-        assert_eq!(memory.note(EdgeId(0), &id, &print(1, 1, ""), 60 * SECOND), 2, "each sight renews it");
-        assert_eq!(memory.note(EdgeId(0), &id, &print(1, 1, ""), 121 * SECOND), 1);
+        assert_eq!(memory.note(EdgeId(0), &id, Some(&print(1, 1, "")), 0), 1);
+        assert_eq!(memory.note(EdgeId(0), &id, Some(&print(1, 1, "")), 60 * SECOND), 2, "each sight renews it");
+        assert_eq!(memory.note(EdgeId(0), &id, Some(&print(1, 1, "")), 121 * SECOND), 1);
     }
 
     #[test]
@@ -230,8 +233,8 @@ mod tests {
         let mut memory = IdMemory::new(10, SECOND);
         let mut both = ids(IdKind::IdempotencyKey, "k");
         both.push(IdKind::IdempotencyKey, b"k");
-        assert_eq!(memory.note(EdgeId(0), &both, &print(1, 1, ""), 0), 1);
-        assert_eq!(memory.note(EdgeId(0), &both, &print(1, 1, ""), 1), 2);
+        assert_eq!(memory.note(EdgeId(0), &both, Some(&print(1, 1, "")), 0), 1);
+        assert_eq!(memory.note(EdgeId(0), &both, Some(&print(1, 1, "")), 1), 2);
     }
 
     #[test]
@@ -239,16 +242,16 @@ mod tests {
         let mut memory = IdMemory::new(10, SECOND);
         let mut both = ids(IdKind::IdempotencyKey, "k");
         both.push(IdKind::RequestId, b"fresh each time 1");
-        assert_eq!(memory.note(EdgeId(0), &both, &print(1, 1, ""), 0), 1);
+        assert_eq!(memory.note(EdgeId(0), &both, Some(&print(1, 1, "")), 0), 1);
         let mut both = ids(IdKind::IdempotencyKey, "k");
         both.push(IdKind::RequestId, b"fresh each time 2");
-        assert_eq!(memory.note(EdgeId(0), &both, &print(1, 1, ""), 0), 2);
+        assert_eq!(memory.note(EdgeId(0), &both, Some(&print(1, 1, "")), 0), 2);
     }
 
     #[test]
     fn without_ids_every_attempt_is_the_first() {
         let mut memory = IdMemory::new(10, SECOND);
-        assert_eq!(memory.note(EdgeId(0), &Ids::default(), &print(1, 1, ""), 0), 1);
+        assert_eq!(memory.note(EdgeId(0), &Ids::default(), Some(&print(1, 1, "")), 0), 1);
         assert!(memory.is_empty());
     }
 }

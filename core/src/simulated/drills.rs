@@ -5,6 +5,7 @@ use crate::expectation::grammar::parse_expectation;
 use crate::judge::Verdict;
 use crate::judge::tests::{Drill, http_status};
 use crate::stats::simulation::Random;
+use crate::track::burst::Burst;
 use crate::window::{EdgeCounts, EdgeWindow, Failure, PhaseName, Retries, Window};
 
 /// Windows of ten seconds.
@@ -22,6 +23,9 @@ pub(super) struct Drawn {
     pub(super) latency_ns: Vec<u64>,
     pub(super) failure_latency_ns: Vec<u64>,
     pub(super) first_gaps_ns: Vec<u64>,
+    /// Of those who gave up, how long they had waited: they are failures beyond `failures`.
+    pub(super) given_up_ns: Vec<u64>,
+    pub(super) burst: Burst,
 }
 
 impl Drawn {
@@ -34,9 +38,16 @@ impl Drawn {
             counts: EdgeCounts { requests: self.requests, tcp_retransmits: self.retransmits, ..EdgeCounts::default() },
             attempts: self.requests,
             retries: Retries { marker: self.retries, ..Retries::default() },
-            failures: [(Failure::Status, self.failures - self.hangs), (Failure::Hang, self.hangs)].into(),
+            failures: [
+                (Failure::Status, self.failures - self.hangs),
+                (Failure::Hang, self.hangs),
+                (Failure::ClientAbort, self.given_up_ns.len() as u64),
+            ]
+            .into(),
             latency_ns: self.latency_ns,
-            failure_latency_ns: self.failure_latency_ns,
+            failure_latency_ns: [self.failure_latency_ns, self.given_up_ns.clone()].concat(),
+            waited_ns: self.given_up_ns,
+            burst: self.burst,
             first_gaps_ns: self.first_gaps_ns,
             ..EdgeWindow::default()
         }
@@ -92,4 +103,27 @@ pub(super) fn verdict(drill: &Drill, line: &str) -> Verdict {
 pub(super) fn on_the_limit(test: &str, line: &str, stated: f64, draw: impl Fn(&mut Random) -> Drill) {
     Study { test, error: "on the limit: fail", stated }.run(|random| verdict(&draw(random), line) == Verdict::Fail);
     Study { test, error: "on the limit: pass", stated }.run(|random| verdict(&draw(random), line) == Verdict::Pass);
+}
+
+/// So many retries over 2 s, the first and the last at its ends; each of the others is in one certain hundredth of a second `peak` times as likely as
+/// in any other.
+pub(super) fn burst(random: &mut Random, retries: u64, peak: f64) -> Burst {
+    const BINS: f64 = 200.0;
+    let mut bins = vec![0, 199];
+    bins.extend((2..retries).map(|_| {
+        let at = random.uniform() * (BINS - 1.0 + peak);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "one of two hundred")]
+        let bin = if at < BINS - 1.0 { at as u64 } else { 199 };
+        if bin < 100 {
+            bin
+        } else if bin == 199 {
+            100
+        } else {
+            bin + 1
+        }
+    }));
+    bins.sort_unstable();
+    let mut burst = Burst::default();
+    bins.into_iter().for_each(|bin: u64| burst.add(bin * 10_000_000));
+    burst
 }

@@ -1,7 +1,7 @@
 //! Guards: looked at after each of 300 windows.
 
 use super::Study;
-use super::drills::{Drawn, binomial, drill, poisson};
+use super::drills::{Drawn, binomial, burst, drill, poisson};
 use crate::expectation::grammar::parse_guard;
 use crate::judge::guard::GuardState;
 use crate::judge::tests::Drill;
@@ -43,6 +43,42 @@ fn on_the_limit() {
     };
     Study { test: "guard `amplification > 2`, 100 looks", error: "on the limit: aborts", stated: 0.05 }
         .run(|random| trips(&amplified(random), "db amplification > 2"));
+}
+
+#[test]
+fn what_is_told_of_one_window() {
+    // Nothing adds up over windows here: each look is a test of its own, and there are many.
+    let layers = |random: &mut Random, share: f64| {
+        drill([20, 300, 20], |_, _| {
+            [Drawn::requests(200), Drawn { retries: binomial(random, 200, share / (1.0 + share)), ..Drawn::requests(200) }]
+        })
+    };
+    let jitter = |random: &mut Random, spread: f64| {
+        drill([1, 100, 0], |phase, _| {
+            let pauses = if phase == PhaseName::Fault { 60 } else { 0 };
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fifth of a second at most")]
+            let first_gaps_ns = (0..pauses).map(|_| (1e8 * (1.0 + spread * (2.0 * random.uniform() - 1.0))) as u64).collect();
+            [Drawn::requests(60), Drawn { retries: pauses, first_gaps_ns, ..Drawn::requests(60 + pauses) }]
+        })
+    };
+    let bursts = |random: &mut Random, peak: f64| {
+        drill([1, 100, 0], |_, _| [Drawn::requests(200), Drawn { retries: 200, burst: burst(random, 200, peak), ..Drawn::requests(400) }])
+    };
+    let aborts = "on the limit: aborts";
+    Study { test: "guard `layers retrying > 0`, 340 looks", error: aborts, stated: 0.05 }
+        .run(|random| trips(&layers(random, 0.01), "layers retrying > 0"));
+    Study { test: "guard `backoff jitter < 0.577350`, 100 looks", error: aborts, stated: 0.05 }
+        .run(|random| trips(&jitter(random, 1.0), "db backoff jitter < 0.577350"));
+    // A bin that is ten times as likely as each of the others is 9.57 times the mean.
+    Study { test: "guard `retry peak to mean > 9.57`, 100 looks", error: aborts, stated: 0.05 }
+        .run(|random| trips(&bursts(random, 10.0), "db retry peak to mean > 9.57"));
+    let misses = "far beyond it: does not abort";
+    Study { test: "guard `layers retrying > 0`, 340 looks", error: misses, stated: 0.01 }
+        .run(|random| !trips(&layers(random, 0.2), "layers retrying > 0"));
+    Study { test: "guard `backoff jitter < 0.577350`, 100 looks", error: misses, stated: 0.01 }
+        .run(|random| !trips(&jitter(random, 0.1), "db backoff jitter < 0.577350"));
+    Study { test: "guard `retry peak to mean > 9.57`, 100 looks", error: misses, stated: 0.01 }
+        .run(|random| !trips(&bursts(random, 60.0), "db retry peak to mean > 9.57"));
 }
 
 #[test]

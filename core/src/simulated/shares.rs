@@ -66,23 +66,34 @@ fn what_the_plan_says_is_needed_is_enough() {
 
 #[test]
 fn layers() {
-    // Two edges on the limit of one percent: one of them called a layer that retries.
-    let draw = |random: &mut Random| {
+    // Two edges of which that share of the first attempts is retried; for a hundredth none is to be called a layer that retries.
+    let draw = |random: &mut Random, windows: usize, shares: [f64; 2]| {
         let mut drawn = drill([1, 0, 0], |_, _| [Drawn::requests(REQUESTS), Drawn::requests(REQUESTS)]);
         let mut third = drawn.edges[1].clone();
         third.name = "cache".to_owned();
         drawn.edges.push(third);
         drawn.windows.clear();
-        for phase in [PhaseName::Baseline, PhaseName::Fault] {
-            for _ in 0..6 {
-                // Of all attempts, so that it is a hundredth of the first ones.
-                let mut edge = || Drawn { retries: binomial(random, 200, 1.0 / 101.0), ..Drawn::requests(200) };
-                let edges = vec![Drawn::requests(200), edge(), edge()];
+        for (phase, count) in [(PhaseName::Baseline, 6), (PhaseName::Fault, windows)] {
+            for _ in 0..count {
+                // Of all attempts, so that it is that share of the first ones.
+                let mut edge = |share: f64| Drawn { retries: binomial(random, 200, share / (1.0 + share)), ..Drawn::requests(200) };
+                let edges = vec![Drawn::requests(200), edge(shares[0]), edge(shares[1])];
                 super::drills::add(&mut drawn, phase, edges);
             }
         }
         drawn
     };
     Study { test: "`layers retrying <= 0`, two edges", error: "1% of first attempts: fail", stated: 0.05 }
-        .run(|random| verdict(&draw(random), "layers retrying <= 0") == Verdict::Fail);
+        .run(|random| verdict(&draw(random, 6, [0.01, 0.01]), "layers retrying <= 0") == Verdict::Fail);
+    let test = "`layers retrying <= 1`, two edges";
+    Study { test, error: "both retry 2%: pass", stated: 0.05 }
+        .run(|random| verdict(&draw(random, 6, [0.02, 0.02]), "layers retrying <= 1") == Verdict::Pass);
+    let test = "`layers retrying <= 0 in every window`, two edges, 20 windows of 200";
+    let line = "layers retrying <= 0 in every window";
+    Study { test, error: "1% of first attempts: fail", stated: 0.05 }
+        .run(|random| verdict(&draw(random, 20, [0.01, 0.01]), line) == Verdict::Fail);
+    Study { test, error: "one retries 1.1%: pass", stated: 0.05 }
+        .run(|random| verdict(&draw(random, 20, [0.011, 0.0]), line) == Verdict::Pass);
+    Study { test, error: "one retries 20%: no fail", stated: 0.01 }
+        .run(|random| verdict(&draw(random, 20, [0.2, 0.0]), line) != Verdict::Fail);
 }

@@ -1,11 +1,12 @@
 //! Times: quantiles against a limit and against the baseline, the spread of pauses, trends.
 
 use super::Study;
-use super::drills::{Drawn, drill, on_the_limit, time, verdict};
+use super::drills::{Drawn, burst, drill, on_the_limit, time, verdict};
 use crate::judge::Verdict;
 use crate::judge::tests::Drill;
 use crate::stats::simulation::Random;
 use crate::stats::trend;
+use crate::track::burst::Burst;
 use crate::window::PhaseName;
 
 /// Exponential times with a mean of 100 ms in the baseline and `factor` times that under the fault.
@@ -41,6 +42,47 @@ fn against_the_baseline() {
     }
     Study { test: "`latency p90 <= 1.5x`, 300 answers a phase", error: "3 times: no fail", stated: 0.01 }
         .run(|random| verdict(&times(random, 3, 100, 3.0), "db latency p90 <= 1.5x") != Verdict::Fail);
+}
+
+#[test]
+fn callers_who_do_not_wait() {
+    // Exponential times of 100 ms; who has waited for `patience_ns` is gone.
+    let impatient = |random: &mut Random, patience_ns: u64| {
+        drill([3, 3, 0], |_, _| {
+            let (mut answered, mut given_up_ns) = (Vec::new(), Vec::new());
+            for _ in 0..100 {
+                let time = time(random, 1e8);
+                if time <= patience_ns { answered.push(time) } else { given_up_ns.push(patience_ns) }
+            }
+            [Drawn::requests(100), Drawn { latency_ns: answered, given_up_ns, ..Drawn::requests(100) }]
+        })
+    };
+    let test = "`latency p50`, 300 requests, those above 150 ms given up";
+    on_the_limit(test, "db latency p50 <= 69.314718ms", 0.05, |random| impatient(random, 150_000_000));
+    let test = "`latency p90`, 300 requests, those above 150 ms given up";
+    on_the_limit(test, "db latency p90 <= 230.258509ms", 0.05, |random| impatient(random, 150_000_000));
+    Study { test, error: "limit of 140 ms, which p90 is beyond: no fail", stated: 0.01 }
+        .run(|random| verdict(&impatient(random, 150_000_000), "db latency p90 <= 140ms") != Verdict::Fail);
+}
+
+#[test]
+fn bursts_of_retries() {
+    let bursts = |random: &mut Random, peak: f64| {
+        drill([1, 1, 0], |phase, _| {
+            let retries = if phase == PhaseName::Fault { 600 } else { 0 };
+            let burst = if retries > 0 { burst(random, retries, peak) } else { Burst::default() };
+            [Drawn::requests(600), Drawn { retries, burst, ..Drawn::requests(600 + retries) }]
+        })
+    };
+    // A bin that is ten times as likely as each of the others is 9.57 times the mean.
+    let truth = 10.0 * 200.0 / 209.0;
+    let line = format!("db retry peak to mean <= {truth:.6}x");
+    on_the_limit("`retry peak to mean`, 600 retries", &line, 0.05, |random| bursts(random, 10.0));
+    let test = "`retry peak to mean <= 3`, 600 retries";
+    Study { test, error: "evenly spread: fail", stated: 0.05 }
+        .run(|random| verdict(&bursts(random, 1.0), "db retry peak to mean <= 3") == Verdict::Fail);
+    Study { test, error: "one bin ten times the others: no fail", stated: 0.2 }
+        .run(|random| verdict(&bursts(random, 10.0), "db retry peak to mean <= 3") != Verdict::Fail);
 }
 
 #[test]

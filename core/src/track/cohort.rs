@@ -64,6 +64,7 @@ struct EdgeCohort {
     retries: Retries,
     hedges: u64,
     replays: u64,
+    uncompared: u64,
     non_idempotent_retries: u64,
     nonretryable_retries: u64,
     retry_after_violations: u64,
@@ -128,6 +129,7 @@ impl Cohorts {
         book.late_starts += u64::from(waited == Waited::Late);
         book.attempts_max = book.attempts_max.max(finding.number);
         book.hedges += u64::from(finding.hedge);
+        book.uncompared += u64::from(finding.is_uncompared);
         if let Some(evidence) = finding.evidence {
             book.retries.count(evidence);
             book.retried(finding, opening.at_ns);
@@ -270,6 +272,7 @@ impl EdgeCohort {
             retries: Retries { marker: 0, id: 0, matched: 0 },
             hedges: 0,
             replays: 0,
+            uncompared: 0,
             non_idempotent_retries: 0,
             nonretryable_retries: 0,
             retry_after_violations: 0,
@@ -343,6 +346,7 @@ impl EdgeCohort {
             retries: self.retries,
             hedges: self.hedges,
             replays: self.replays,
+            uncompared: self.uncompared,
             non_idempotent_retries: self.non_idempotent_retries,
             nonretryable_retries: self.nonretryable_retries,
             retry_after_violations: self.retry_after_violations,

@@ -10,7 +10,7 @@ mod request;
 use std::collections::{HashMap, VecDeque};
 
 use compression::{Direction, Fields};
-use request::Request;
+use request::{Request, is_framed};
 
 use crate::edge::Protocol;
 use crate::event::{ConnId, StreamEvent, StreamEventKind};
@@ -72,9 +72,19 @@ struct Streams {
 struct Stream {
     /// The request, until its attempt starts.
     waiting: Option<Box<(Place, Request)>>,
-    is_grpc: bool,
+    kind: Kind,
     /// The code of a response whose gRPC status is still to come.
     code: Option<u16>,
+}
+
+/// Whether an answer's status is its code or comes with its trailers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Kind {
+    #[default]
+    Http2,
+    Grpc,
+    /// The request's head could not be read, and its body has not told.
+    Untold,
 }
 
 impl Streams {
@@ -183,11 +193,16 @@ impl Connections {
             return;
         }
         let place = Place { protocol: request.protocol, ..place };
-        let is_grpc = request.protocol == Protocol::Grpc;
+        let kind = match request.protocol {
+            Protocol::Grpc => Kind::Grpc,
+            // A call of gRPC has a message.
+            _ if request.is_untold && !ends => Kind::Untold,
+            _ => Kind::Http2,
+        };
         let wait = !ends && streams.live.len() < STREAMS;
-        if wait || is_grpc {
+        if wait || kind == Kind::Grpc {
             let waiting = wait.then(|| Box::new((place, request)));
-            streams.live.insert(stream.into(), Stream { waiting, is_grpc, code: None });
+            streams.live.insert(stream.into(), Stream { waiting, kind, code: None });
         }
         if wait {
             self.streams.waiting.push_back((place.at_ns, place.conn, stream));
@@ -198,12 +213,22 @@ impl Connections {
 
     /// The body began, or will not be waited for: the attempt starts.
     fn begin_stream(&mut self, conn: ConnId, stream: u32, data: Option<&[u8]>, books: &mut Books) {
-        let live = self.streams.connections.get_mut(&conn.0).and_then(|streams| streams.live.get_mut(&stream.into()));
-        let Some((waiting, is_grpc)) = live.and_then(|live| Some((live.waiting.take()?, live.is_grpc))) else { return };
-        if !is_grpc && let Some(streams) = self.streams.connections.get_mut(&conn.0) {
+        let Some(streams) = self.streams.connections.get_mut(&conn.0) else { return };
+        let Some(live) = streams.live.get_mut(&stream.into()) else { return };
+        let Some(waiting) = live.waiting.take() else { return };
+        let (mut place, mut request) = *waiting;
+        if live.kind == Kind::Untold
+            && let Some(data) = data
+        {
+            live.kind = if is_framed(data) { Kind::Grpc } else { Kind::Http2 };
+            if live.kind == Kind::Grpc {
+                request = request.of_grpc();
+                place.protocol = request.protocol;
+            }
+        }
+        if live.kind == Kind::Http2 {
             streams.live.remove(&stream.into());
         }
-        let (place, request) = *waiting;
         self.start_stream(place, stream, &request, data, books);
     }
 
@@ -221,22 +246,26 @@ impl Connections {
         self.begin_stream(place.conn, stream, None, books);
         let status = fields.get("grpc-status").map(Status::grpc);
         let live = self.streams.connections.get_mut(&place.conn.0).and_then(|streams| streams.live.get_mut(&stream.into()));
-        let is_grpc = live.as_ref().is_some_and(|live| live.is_grpc);
+        let (kind, before) = live.as_ref().map_or((Kind::Http2, None), |live| (live.kind, live.code));
         let outcome = match (status, code) {
-            (Some(status), _) if is_grpc => Outcome::Answered(Answer { wait_ns: wait_ns(fields), ..Answer::of(status) }),
+            (Some(status), _) if kind != Kind::Http2 => Outcome::Answered(Answer { wait_ns: wait_ns(fields), ..Answer::of(status) }),
             // The head of an answer whose status comes with the trailers.
-            (None, _) if is_grpc && !ends => {
+            (None, _) if kind != Kind::Http2 && !ends => {
                 if let Some(live) = live {
                     live.code = code;
                 }
                 return;
             }
+            // What could not be read may have been the status: a call that failed is no success for its head's 200.
+            (None, None | Some(200)) if kind != Kind::Http2 && fields.is_partial => Outcome::Unseen,
+            // Trailers without a status: it was none of gRPC.
+            (None, None) if kind == Kind::Untold => before.map_or(Outcome::Unseen, |code| Outcome::Answered(Answer::code(code))),
             // HTTP/2, or an answer to a call by somebody who speaks no gRPC.
             (_, Some(code)) => Outcome::Answered(Answer { wait_ns: wait_ns(fields), ..Answer::code(code) }),
             // Trailers of an answer that was counted with its head, or what could not be read.
             (_, None) => Outcome::Unseen,
         };
-        if code.is_none() && !is_grpc && !fields.is_partial {
+        if code.is_none() && kind == Kind::Http2 && !fields.is_partial {
             return;
         }
         if !self.end_stream(place, stream, outcome, books) && code.is_some() {
@@ -249,8 +278,8 @@ impl Connections {
         let live = self.streams.connections.get(&place.conn.0).and_then(|streams| streams.live.get(&stream.into()));
         // Without trailers a call's status is unknown, as its client takes it.
         let outcome = match live {
-            Some(Stream { is_grpc: true, code: Some(200), .. }) => Outcome::Answered(Answer::of(Status::grpc(b""))),
-            Some(Stream { is_grpc: true, code: Some(code), .. }) => Outcome::Answered(Answer::code(*code)),
+            Some(Stream { kind: Kind::Grpc, code: Some(200), .. }) => Outcome::Answered(Answer::of(Status::grpc(b""))),
+            Some(Stream { kind: Kind::Grpc | Kind::Untold, code: Some(code), .. }) => Outcome::Answered(Answer::code(*code)),
             _ => Outcome::Unseen,
         };
         self.end_stream(place, stream, outcome, books);

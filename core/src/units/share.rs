@@ -36,18 +36,23 @@ pub fn parse_any(text: &str) -> Result<f64, UnitError> {
 /// As [`parse`], and when it is not 0% or 100%, but would be one of them to the kernel.
 pub fn parse_drawn(text: &str) -> Result<f64, UnitError> {
     let share = parse(text)?;
-    // netem's scale, which is one short of the classifier's: what it can tell, both can.
-    let (units, all) = ((share * (DRAWS - 1.0)).round(), DRAWS - 1.0);
     let refuse = |nearest: &str, whole: &str| {
         Err(UnitError::new(text.trim(), UnitErrorKind::BeyondDraws, vec![nearest.to_owned(), whole.to_owned()]))
     };
-    if share > 0.0 && units < 1.0 {
-        refuse(LEAST, "0%")
-    } else if share < 1.0 && units >= all {
-        refuse(MOST, "100%")
-    } else {
+    if is_drawn(share) {
         Ok(share)
+    } else if share < 0.5 {
+        refuse(LEAST, "0%")
+    } else {
+        refuse(MOST, "100%")
     }
+}
+
+/// Whether the kernel can draw for a share: for nothing, for all, or for one unit at least, short of all by one unit at least.
+fn is_drawn(share: f64) -> bool {
+    // netem's scale, which is one short of the classifier's: what it can tell, both can. Not rounded, because half a unit is not what would be drawn.
+    let (units, all) = (share * (DRAWS - 1.0), DRAWS - 1.0);
+    share <= 0.0 || share >= 1.0 || (1.0..=all - 1.0).contains(&units)
 }
 
 fn percentage(text: &str) -> Result<Decimal, UnitError> {
@@ -81,8 +86,8 @@ pub fn units(share: f64) -> u64 {
 #[expect(clippy::cast_precision_loss, reason = "at most 2^32, exact in an f64")]
 pub fn print_units(units: u64) -> String {
     let share = units as f64 / DRAWS;
-    let shortest =
-        (0..=10).map(|digits| format!("{share:.digits$}")).find(|text| text.parse::<f64>().is_ok_and(|read| self::units(read) == units));
+    let reads_back = |text: &String| text.parse::<f64>().is_ok_and(|read| self::units(read) == units && is_drawn(read));
+    let shortest = (0..=12).map(|digits| format!("{share:.digits$}")).find(reads_back);
     shortest.map_or_else(|| print(share), |text| format!("{}%", shifted(&text)))
 }
 
@@ -157,6 +162,9 @@ mod tests {
         for (text, advice) in [
             ("0.00000001%", "write `0.0000000233%` or `0%`"),
             ("0.0000000116%", "write `0.0000000233%` or `0%`"),
+            ("0.00000002%", "write `0.0000000233%` or `0%`"),
+            ("0.0000000232%", "write `0.0000000233%` or `0%`"),
+            ("99.9999999768%", "write `99.9999999767%` or `100%`"),
             ("99.99999999%", "write `99.9999999767%` or `100%`"),
         ] {
             let error = parse_drawn(text).unwrap_err();

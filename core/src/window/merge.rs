@@ -31,6 +31,7 @@ impl EdgeWindow {
             id: self.retries.id + later.retries.id,
             matched: self.retries.matched + later.retries.matched,
         };
+        self.uncompared += later.uncompared;
         self.hedges += later.hedges;
         self.replays += later.replays;
         self.non_idempotent_retries += later.non_idempotent_retries;

@@ -235,6 +235,41 @@ fn a_connection_that_was_joined_late_says_what_it_can() {
     assert_eq!(scene.tracker.stats().mismatches.headers_partial, 2);
 }
 
+#[test]
+fn a_call_of_grpc_on_a_connection_that_was_joined_late_is_no_success_for_its_heads_200() {
+    let mut scene = Scene::on(STORE);
+    let late = |ms, stream, from_server, ends, kind| {
+        let event_of = told(ms, 1, stream, from_server, ends, kind);
+        let ProbeEventKind::Stream(told) = event_of.kind else { unreachable!("it is one") };
+        ProbeEvent { kind: ProbeEventKind::Stream(StreamEvent { joined_late: true, ..told }), ..event_of }
+    };
+    // Path and content type are in a table that nobody has seen.
+    let block = |bytes: &[u8]| StreamEventKind::Block(piece(bytes.to_vec()));
+    let head = [&[0x83, 0x80 | 70, 0x80 | 71][..], &self::block(&[("x-request-id", "the caller's")])].concat();
+    let ok = [0x88];
+    let unread = [0x80 | 72];
+    let mut ask = |ms, stream, body: &[u8]| {
+        scene.tell(late(ms, stream, false, false, block(&head)));
+        scene.tell(late(ms, stream, false, true, StreamEventKind::Data(body.to_vec())));
+    };
+    // Four different calls for one incoming request: no retries.
+    for (ms, stream, body) in [(1, 41, b"\0\0\0\0\x01a"), (2, 43, b"\0\0\0\0\x01b"), (3, 45, b"\0\0\0\0\x01c"), (4, 47, b"\0\0\0\0\x01d")] {
+        ask(ms, stream, body);
+    }
+    ask(5, 49, b"{\"order\": 1}");
+    // A status that can be read, in trailers and without a body before; one that cannot, both ways; and what is none of gRPC.
+    scene.tell(late(11, 41, true, false, block(&ok))).tell(late(11, 41, true, true, block(&self::block(&[("grpc-status", "14")]))));
+    scene.tell(late(12, 43, true, true, block(&[&ok[..], &self::block(&[("grpc-status", "5")])].concat())));
+    scene.tell(late(13, 45, true, false, block(&ok))).tell(late(13, 45, true, true, block(&unread)));
+    scene.tell(late(14, 47, true, true, block(&[ok, unread].concat())));
+    scene.tell(late(15, 49, true, false, block(&ok)));
+    let edge = scene.result();
+    assert_eq!((edge.attempts, retries(&edge)), (5, (0, 0, 0)));
+    assert_eq!(statuses(&edge), [("200", 1), ("grpc:NOT_FOUND", 1), ("grpc:UNAVAILABLE", 1)]);
+    assert_eq!(scene.tracker.stats().mismatches.unseen_outcomes, 2);
+    assert_eq!(edge.protocols, [(Protocol::Http2, 1), (Protocol::Grpc, 4)].into());
+}
+
 /// Anything at all on a few streams.
 fn nonsense() -> impl Strategy<Value = ProbeEvent> {
     let bytes = prop_oneof![

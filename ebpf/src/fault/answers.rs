@@ -464,6 +464,9 @@ impl Watch {
 }
 
 impl Sink for Watch {
+    // A head may take several runs, and come in several segments, of which only the first has the status.
+    const EARLY: bool = true;
+
     #[inline(always)]
     fn note(&mut self, note: &Note, piece: Piece) {
         if note.kind == kind::REQUEST || note.kind == kind::RESPONSE {

@@ -90,7 +90,12 @@ unsafe impl Recogniser for Machine {
 
     #[inline(always)]
     fn part(&self, book: &Book, side: usize) -> Note {
-        if side == side::RESPONSE && !(self.status_known() && is_read(self.status())) {
+        if side == side::RESPONSE && !is_read(self.status()) { Note::NONE } else { self.early(book, side) }
+    }
+
+    #[inline(always)]
+    fn early(&self, book: &Book, side: usize) -> Note {
+        if side == side::RESPONSE && !(self.status_known() && self.status() >= 200) {
             return Note::NONE;
         }
         Note { status: if side == side::RESPONSE { self.status() } else { 0 }, ..part_of(book, side) }

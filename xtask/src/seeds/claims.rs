@@ -104,7 +104,7 @@ pub(crate) const CLAIMS: [Claim; 68] = [
         "B12",
         "The setup: one laptop, loopback, connections kept alive, failures by a seeded generator",
         "none",
-        "a description; ours is at the top of this page",
+        "a description; what ours ran on stands under the title of each section",
     ),
     unchecked(
         "B13",

@@ -1,7 +1,7 @@
 //! A drill of the real program: its playbook, what happens at its phases, and its result.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
@@ -147,7 +147,7 @@ impl Playbook {
 const TRIES: u32 = 3;
 
 /// As [`run_file`], for a drill to which it does not matter how often it is done.
-pub(crate) fn run_until_valid(scene: &Scene, playbook: &std::path::Path, name: &str, set: &[(String, String)]) -> Result<Outcome> {
+pub(crate) fn run_until_valid(scene: &Scene, playbook: &Path, name: &str, set: &[(String, String)]) -> Result<Outcome> {
     until_valid(name, || run_file(scene, playbook, name, set, |_| Ok(())))
 }
 
@@ -166,15 +166,27 @@ pub(crate) fn until_valid(name: &str, mut run: impl FnMut() -> Result<Outcome>) 
 /// Runs a playbook's file.
 pub(crate) fn run_file(
     scene: &Scene,
-    playbook: &std::path::Path,
+    playbook: &Path,
+    name: &str,
+    set: &[(String, String)],
+    each: impl FnMut(Moment<'_>) -> Result<()>,
+) -> Result<Outcome> {
+    run_in(&scene.folder, "state", playbook, name, set, each)
+}
+
+/// The same in a folder, with a state of its own below it: drills with such may go on side by side.
+pub(crate) fn run_in(
+    folder: &Path,
+    state: &str,
+    playbook: &Path,
     name: &str,
     set: &[(String, String)],
     mut each: impl FnMut(Moment<'_>) -> Result<()>,
 ) -> Result<Outcome> {
-    let json: PathBuf = scene.folder.join(format!("{name}.json"));
+    let json: PathBuf = folder.join(format!("{name}.json"));
     let _ = fs::remove_file(&json);
     let mut command = Command::new(binary("stormdrill"));
-    command.arg("run").arg(playbook).arg("--json").arg(&json).arg("--state-dir").arg(scene.folder.join("state"));
+    command.arg("run").arg(playbook).arg("--json").arg(&json).arg("--state-dir").arg(folder.join(state));
     for (key, value) in set {
         command.args(["--set", &format!("{key}={value}")]);
     }
@@ -247,6 +259,12 @@ impl Outcome {
         self.phase(edge, phase)?["failures"]["client_abort"].as_u64().context("no count of client aborts")
     }
 
+    /// Connections that came to nothing, for whatever reason.
+    pub(crate) fn unconnected(&self, edge: &str, phase: &str) -> Result<u64> {
+        let reasons = self.phase(edge, phase)?["connect_failures"].as_object().context("no count of failed connects")?;
+        Ok(reasons.values().filter_map(Value::as_u64).sum())
+    }
+
     /// Connects that were refused.
     pub(crate) fn refused(&self, edge: &str, phase: &str) -> Result<u64> {
         self.phase(edge, phase)?["connect_failures"]["refused"].as_u64().context("no count of refused connects")
@@ -279,6 +297,12 @@ impl Outcome {
                 finding["caused_by"].as_array().into_iter().flatten().map(move |from| (text(from), to.clone()))
             })
             .collect()
+    }
+
+    /// What the report says of its first finding of a kind.
+    pub(crate) fn finding(&self, kind: &str) -> Option<String> {
+        let found = self.json["findings"].as_array()?.iter().find(|finding| finding["kind"] == kind)?;
+        found["text"].as_str().map(str::to_owned)
     }
 
     /// The observed value of an expectation.

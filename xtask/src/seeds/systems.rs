@@ -40,7 +40,7 @@ pub(crate) const ALL: &[System] = &[
     System { name: "haproxy", title: "HAProxy", run: haproxy::run, short: true },
     System { name: "envoy", title: "Envoy and its retry budget", run: envoy::run, short: true },
     System { name: "grpc", title: "gRPC's service config", run: grpc::run, short: true },
-    System { name: "cascade", title: "From Redis to MySQL", run: cascade::run, short: false },
+    System { name: "cascade", title: "From Redis to MySQL", run: cascade::run, short: true },
     System { name: "metastable", title: "Outages that outlive their cause", run: metastable::run, short: false },
     System { name: "listings", title: "The articles' own code", run: listings::run, short: false },
     System { name: "loss", title: "Thirty percent loss for five minutes", run: loss::run, short: false },

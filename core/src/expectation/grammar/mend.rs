@@ -85,19 +85,20 @@ fn example(line: &str, edges: &[EdgeSpec], guard: bool) -> String {
 }
 
 /// What a value that was refused can be written as without another meaning.
-pub(super) fn rewritten(text: &str, error: &UnitError) -> Vec<String> {
+pub(crate) fn rewritten(text: &str, error: &UnitError) -> Vec<String> {
     let trimmed = text.trim_end_matches([',', ';']);
     let candidates = error.write.iter().cloned().chain(spelled(trimmed));
-    candidates.filter(|write| keeps(trimmed, write, error.kind)).collect()
+    candidates.filter(|write| keeps(trimmed, write, error)).collect()
 }
 
 /// Whether a text that was proposed means what was written.
-fn keeps(text: &str, write: &str, kind: UnitErrorKind) -> bool {
+fn keeps(text: &str, write: &str, error: &UnitError) -> bool {
     if spelled(text).as_deref() == Some(write) {
         return true;
     }
     let ((number, unit), (new, new_unit)) = (parts(text), parts(write));
-    match kind {
+    let unit = unit.trim();
+    match error.kind {
         // The least that is something, for nothing.
         UnitErrorKind::NoUnit | UnitErrorKind::Zero => true,
         // The nearest number that there is; the parser's example is none.
@@ -105,14 +106,16 @@ fn keeps(text: &str, write: &str, kind: UnitErrorKind) -> bool {
             number.parse::<f64>().ok().zip(new.parse::<f64>().ok()).is_some_and(|(was, is)| (was - is).abs() <= was.abs() * 1e-9)
         }
         UnitErrorKind::UnknownUnit if number == new => {
-            unit == new_unit
+            unit.eq_ignore_ascii_case(new_unit)
                 || match new_unit {
                     "%" => ["percent", "pct", "percents"].contains(&unit),
                     "/s" => ["rps", "qps", "req/s", "/sec", "/second", "hz"].contains(&unit),
                     "x" => ["times", "×"].contains(&unit),
                     "" => unit == "x" || unit == "times",
-                    // Durations propose seconds for whatever they do not know.
-                    _ => unit.chars().all(char::is_alphabetic) && unit.chars().next() == new_unit.chars().next() || new_unit == "us",
+                    // One is proposed for another spelling of it; seconds and milliseconds for whatever is not known.
+                    "h" | "m" | "s" | "ms" | "us" | "ns" => error.write.len() == 1,
+                    // A bandwidth; what is said in bytes, or in bytes or bits, is another one.
+                    _ => unit.to_ascii_lowercase().strip_prefix(new_unit).is_some_and(|rest| ["s", "/s", "/sec"].contains(&rest)),
                 }
         }
         // Percent as a factor of it, and the other way round; 20% of something is seldom what is meant by a factor.

@@ -9,11 +9,8 @@ use crate::stats::{Tails, quantile};
 use crate::track::burst::Burst;
 use crate::window::{EdgeWindow, Window};
 
-/// Fewer pauses do not tell how they are spread.
-const FEWEST_PAUSES: usize = 30;
-
-/// Fewer retries do not tell whether they come in bursts.
-const FEWEST_RETRIES: u64 = 30;
+/// Fewer retries do not tell whether they come in bursts, and fewer pauses before them not how those are spread.
+pub(crate) const FEWEST_RETRIES: u64 = 30;
 
 /// A typical pause shorter than this is none: it is the time that a program takes to go on. Nanoseconds.
 const SHORTEST_PAUSE_NS: u64 = 5_000_000;
@@ -27,8 +24,9 @@ pub(super) fn share(scene: Scene<'_>, windows: &[&Window], base: RetryBase, phas
     if of == 0 {
         return Err(if super::none_kept(scene.edge, windows) { Gap::NoneKept(phase) } else { Gap::NoTraffic(phase) });
     }
-    let (mut told, mut matched) = (0, 0);
+    let (mut told, mut matched, mut unread) = (0, 0, 0);
     for (_, edge) in of_edge(scene.edge, windows) {
+        unread += edge.uncompared;
         told += edge.retries.marker + edge.retries.id;
         matched += edge.retries.matched;
     }
@@ -37,9 +35,14 @@ pub(super) fn share(scene: Scene<'_>, windows: &[&Window], base: RetryBase, phas
     if rate > FALSE_RATE_LIMIT && matched > told {
         return Err(Gap::TooAlike(permille(rate)));
     }
+    if unread >= of {
+        return Err(Gap::Unread { unread, of });
+    }
     let wrong = rate * of as f64;
     let retries = told as f64 + (matched as f64 - wrong).max(0.0);
-    Ok(Share { hits: retries.min(of as f64), base, ..Share::of_all(0, of) }.thinned(super::weight(scene.edge, windows)))
+    // Those may be retries or not.
+    let share = Share { hits: retries.min((of - unread) as f64), unknown: unread as f64, base, ..Share::of_all(0, of) };
+    Ok(share.thinned(super::weight(scene.edge, windows)))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share, in thousandths")]
@@ -61,7 +64,7 @@ pub(super) fn jitter(scene: Scene<'_>) -> Result<Sample, Gap> {
     match pauses.len() {
         0 if super::none_kept(scene.edge, scene.judged) => Err(Gap::NoneKept(scene.phase)),
         0 => Err(Gap::NoRetry(scene.phase)),
-        few @ ..FEWEST_PAUSES => Err(Gap::FewPauses { pauses: few, least: FEWEST_PAUSES }),
+        few if (few as u64) < FEWEST_RETRIES => Err(Gap::FewPauses { pauses: few, least: FEWEST_RETRIES }),
         _ => {
             pauses.sort_unstable();
             match quantile::estimate(&pauses, 0.5, Tails::each(ALPHA)) {
@@ -73,6 +76,16 @@ pub(super) fn jitter(scene: Scene<'_>) -> Result<Sample, Gap> {
             }
         }
     }
+}
+
+/// Pauses before first retries.
+pub(crate) fn pauses(edge: usize, windows: &[&Window]) -> u64 {
+    of_edge(edge, windows).map(|(_, counts)| counts.first_gaps_ns.len() as u64).sum()
+}
+
+/// Retries whose place in time is known.
+pub(crate) fn retries_in_bursts(edge: usize, windows: &[&Window]) -> u64 {
+    of_edge(edge, windows).map(|(_, counts)| counts.burst.retries).sum()
 }
 
 /// The fullest hundredth of a second over the mean.

@@ -1,6 +1,6 @@
 //! Shares of an edge's attempts: retried, failed, answered, and of the failures those that said so.
 
-use super::{attempts, of_edge, weight};
+use super::{attempts, connecting, of_edge, weight};
 use crate::event::ConnectFailure;
 use crate::expectation::RetryBase;
 use crate::judge::sample::Share;
@@ -16,6 +16,16 @@ pub(crate) fn retry_share(edge: usize, windows: &[&Window], base: RetryBase) -> 
 /// Attempts that failed, as a share of all; `None` without one that has an outcome.
 pub(crate) fn failed_share(edge: usize, windows: &[&Window]) -> Option<Share> {
     outcome_share(edge, windows, |failed, _| failed)
+}
+
+/// Tries that came to nothing, as a share of all: attempts that failed, and connects that never let one be made; `None` without a try that has
+/// an outcome.
+pub(crate) fn failed_tries(edge: usize, windows: &[&Window]) -> Option<Share> {
+    // All of them are seen; where attempts are a share of all, and each counts for that share of one, so do they.
+    let unconnected = connecting::failed(edge, windows) as f64 * weight(edge, windows).powi(2);
+    let attempts = failed_share(edge, windows).unwrap_or(Share::of_all(0, 0));
+    let (hits, of) = (attempts.hits + unconnected, attempts.of + unconnected);
+    (of > 0.0).then_some(Share { hits, of, ..attempts })
 }
 
 /// Attempts that were answered without failure, as a share of all; `None` without one that has an outcome.

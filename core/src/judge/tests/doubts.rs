@@ -78,6 +78,14 @@ fn a_fault_that_hit_nothing_tested_nothing() {
     check("hit", &drill, &retry_at_most(0.1), Pass, "");
     drill.faults = vec![http_status(0, 0), http_status(312, 90)];
     check("one of two", &drill, &retry_at_most(0.1), Pass, "");
+    // What another edge met with does not test this one.
+    drill.faults = vec![
+        http_status(0, 0),
+        FaultOutcome { spec: FaultSpec { to: "cache".to_owned(), ..http_status(312, 90).spec }, ..http_status(312, 90) },
+    ];
+    check("one of two edges", &drill, &retry_at_most(0.1), Vacuous, "http_status to db saw none");
+    drill.faults.remove(0);
+    check("another edge", &drill, &retry_at_most(0.1), Pass, "");
     let mut storm = Drill::usual(seen(300).retries(200), seen(100));
     storm.faults = vec![http_status(0, 0)];
     check("a limit that is broken", &storm, &retry_at_most(0.1), Fail, "and nothing was tested");
@@ -94,6 +102,8 @@ fn thirty_percent_loss_under_a_long_timeout_tests_no_retry() {
     check("increase", &drill, &qps_increase_at_most(0.2), Vacuous, "shorter client timeout");
     // Whether the service survived the slowness was tested all the same.
     check("success", &drill, &limit(Some("db"), Metric::SuccessRatio, Op::AtLeast, 0.95), Pass, "");
+    // That a few failed all the same is not denied.
+    check("few", &drill, &qps_increase_at_most(0.2), Vacuous, "no more than 5 points of them failed or were given up");
     // With fresh connections and half a second, a third fails.
     let mut felt =
         Drill::new().windows(PhaseName::Baseline, 6, calm, calm).windows(PhaseName::Fault, 6, calm, seen(1430).failures(430).retries(430));
@@ -106,6 +116,21 @@ fn thirty_percent_loss_under_a_long_timeout_tests_no_retry() {
     unfelt.faults = vec![loss(10_000, 3_000)];
     assert!(!evidence(&unfelt));
     check("unfelt", &unfelt, &limit(Some("db"), Metric::SuccessRatio, Op::AtLeast, 0.95), Vacuous, "no more than 5 points");
+}
+
+#[test]
+fn loss_that_keeps_connections_from_being_made_is_felt() {
+    // Fresh connections, half a second: a third of the handshakes is given up. What comes about is answered, so no attempt fails, and none is
+    // a retry of another.
+    let calm = seen(1000);
+    let mut drill = Drill::new().windows(PhaseName::Baseline, 6, calm, calm).windows(PhaseName::Fault, 6, calm, calm.latency(220));
+    drill.faults = vec![loss(26_182, 8_348)];
+    let fault = drill.windows.iter_mut().filter(|window| window.phase == PhaseName::Fault);
+    fault.for_each(|window| window.edges[1].counts.connect_failures = 430);
+    check("felt", &drill, &qps_increase_at_most(0.2), Pass, "");
+    // As many that failed in the baseline already are none of the fault's doing.
+    drill.windows.iter_mut().for_each(|window| window.edges[1].counts.connect_failures = 430);
+    check("as before", &drill, &qps_increase_at_most(0.2), Vacuous, "next to nothing to retry");
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn many_windows_do_not_raise_the_alarm_by_chance() {
 
 #[test]
 fn quiet_windows_are_judged_together() {
-    let mut quiet = Drill::new().windows(PhaseName::Baseline, 6, seen(100), seen(100));
+    let mut quiet = Drill::new().windows(PhaseName::Baseline, 6, seen(10), seen(10));
     for _ in 0..12 {
         quiet = quiet.window(PhaseName::Fault, &[seen(10), seen(10)]);
     }
@@ -67,4 +67,34 @@ fn rates_are_judged_in_each_window() {
     let got = drill.judge(&floor);
     assert_eq!(got.verdict, Verdict::Fail, "a silent window is below");
     assert!(got.reason.unwrap().contains("window 8 with 0/s"));
+}
+
+/// A drill whose windows of the fault have pauses of those milliseconds before their first retries.
+fn pauses(windows: &[Vec<u64>]) -> Drill {
+    let calm = seen(100);
+    let mut drill = Drill::new().windows(PhaseName::Baseline, 6, calm, calm);
+    for pauses in windows {
+        drill = drill.windows(PhaseName::Fault, 1, calm, seen(100).failures(40).retries(40));
+        drill.windows.last_mut().unwrap().edges[1].first_gaps_ns = pauses.iter().map(|ms| ms * 1_000_000).collect();
+    }
+    drill
+}
+
+#[test]
+fn one_window_of_full_jitter_does_not_excuse_others() {
+    let expectation = in_every_window(limit(Some("db"), Metric::BackoffJitter, Op::AtLeast, 0.4));
+    let jitter: Vec<u64> = (1..400).collect();
+    let judge = |windows: &[Vec<u64>]| answer(&pauses(windows).judge(&expectation));
+    assert_eq!(judge(&[jitter.clone(), jitter.clone()]), (Verdict::Pass, None));
+    // Not a pause to speak of: at once.
+    let (verdict, reason) = judge(&[jitter.clone(), vec![0; 400], jitter.clone()]);
+    assert_eq!(verdict, Verdict::Fail);
+    assert!(reason.unwrap().contains("in at least one window retries come at once"));
+    // Too few in each window: together they are enough.
+    assert_eq!(judge(&[jitter.clone(), vec![200; 29], vec![200; 29]]).0, Verdict::Fail);
+    assert_eq!(judge(&[vec![200; 29]]).0, Verdict::Inconclusive);
+}
+
+fn answer(judgement: &Judgement) -> (Verdict, Option<String>) {
+    (judgement.verdict, judgement.reason.clone())
 }

@@ -119,6 +119,13 @@ fn a_success_costs_its_share_of_the_failures() {
     assert_eq!(verdict, Verdict::Fail);
     close(cost, 3.0);
     assert_eq!(judged(&drill, &db(Metric::CostPerSuccess, Op::AtMost, 3.5)).0, Verdict::Pass);
+    // Less than one attempt each is not possible, so that one each is a demand on what was seen.
+    assert_eq!(judged(&Drill::usual(seen(100), seen(100)), &db(Metric::CostPerSuccess, Op::AtMost, 1.0)).0, Verdict::Pass);
+    assert_eq!(judged(&Drill::usual(seen(100).failures(1), seen(100)), &db(Metric::CostPerSuccess, Op::AtMost, 1.0)).0, Verdict::Fail);
+    assert_eq!(
+        judged(&Drill::usual(seen(100).pending(1), seen(100)), &db(Metric::CostPerSuccess, Op::AtMost, 1.0)).0,
+        Verdict::Inconclusive
+    );
     let none = Drill::usual(seen(300).failures(300), seen(100)).judge(&db(Metric::CostPerSuccess, Op::AtMost, 3.0));
     assert_eq!((none.verdict, none.observed), (Verdict::Fail, Some(f64::INFINITY)));
 }
@@ -284,6 +291,31 @@ fn false_matches_make_no_layer_and_many_windows_no_false_alarm() {
         failed += u32::from(drill.judge(&in_every_window(none.clone())).verdict == Verdict::Fail);
     }
     assert!(failed <= 5, "{failed} of 100");
+}
+
+#[test]
+fn what_could_be_compared_with_nothing_is_not_taken_for_first_attempts() {
+    // HTTP/2 connections from before the drill: paths are not known, so no retry is seen.
+    let ratio = limit(Some("db"), crate::judge::tests::RETRY_RATIO, Op::AtMost, 0.1);
+    let with = |uncompared: u64| {
+        let mut drill = Drill::usual(seen(1000), seen(1000).retries(20));
+        drill.windows.iter_mut().for_each(|window| window.edges[1].uncompared = uncompared);
+        drill.judge(&ratio)
+    };
+    assert_eq!(with(0).verdict, Verdict::Pass);
+    assert_eq!(with(10).verdict, Verdict::Pass, "a few make no difference");
+    let many = with(400);
+    assert_eq!(many.verdict, Verdict::Inconclusive, "{many:?}");
+    assert!(many.reason.is_some_and(|reason| reason.contains("could be compared with none")));
+    let all = with(1000);
+    assert_eq!(all.verdict, Verdict::Inconclusive, "{all:?}");
+    assert!(all.reason.is_some_and(|reason| reason.contains("have retries marked")));
+    // A limit that is broken by those that are known is broken.
+    let mut drill = Drill::usual(seen(1000), seen(1000));
+    for window in &mut drill.windows {
+        (window.edges[1].uncompared, window.edges[1].retries.id) = (400, 300);
+    }
+    assert_eq!(drill.judge(&ratio).verdict, Verdict::Fail);
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub(super) fn check(entry: &Entry, edges: Option<&[EdgeSpec]>, phases: Option<Ph
         if problems.count() == before {
             nothing::check(item, &spec, edges, problems);
         }
-        together::check(&item.place, &spec, &faults, edges, problems);
+        together::check(item, &spec, &faults, edges, problems);
         faults.push(spec);
     }
     together::needs_delay(entry, &faults, problems);

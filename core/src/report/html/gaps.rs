@@ -8,6 +8,9 @@ use crate::report::json::Run;
 use crate::report::json::edge::Edge;
 use crate::report::rows::total;
 
+/// Pauses up to here are none, milliseconds; the judgement says the same.
+const SHORTEST_MS: f64 = 5.0;
+
 /// Units that the widest bar has.
 const WIDE: f64 = 1000.0;
 
@@ -32,7 +35,9 @@ fn figure(edge: &Edge, bins: &[(String, u64)]) -> Markup {
         figure {
             figcaption {
                 strong { (edge.name) " (" (edge.role) ")" }
-                @if let Some(jitter) = edge.phases.get("fault").and_then(|phase| phase.retrying.as_ref()?.backoff_jitter) {
+                @if come_at_once(edge) {
+                    div.legend { "most of the retries under the fault come at once: less than 5 ms is no backoff" }
+                } @else if let Some(jitter) = edge.phases.get("fault").and_then(|phase| phase.retrying.as_ref()?.backoff_jitter) {
                     div.legend { "jitter of first retries under the fault: " (format!("{jitter:.2}")) " (full jitter is 0.58, a fixed interval 0)" }
                 }
             }
@@ -54,6 +59,14 @@ fn figure(edge: &Edge, bins: &[(String, u64)]) -> Markup {
             }
         }
     }
+}
+
+/// Whether more than half of the pauses under the fault are too short to be any: how those are spread says nothing.
+fn come_at_once(edge: &Edge) -> bool {
+    let gaps = edge.phases.get("fault").and_then(|phase| phase.retrying.as_ref()).map_or(&[][..], |retrying| &retrying.gaps);
+    let all = total(gaps.iter().map(|gap| gap.count));
+    let short = total(gaps.iter().filter(|gap| gap.up_to_ms.is_some_and(|ms| ms <= SHORTEST_MS)).map(|gap| gap.count));
+    short > all / 2
 }
 
 /// The pauses of all phases, by length, ascending; those without an upper end last.

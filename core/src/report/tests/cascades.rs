@@ -93,6 +93,29 @@ fn a_database_that_nobody_asked_before_is_found_too() {
 }
 
 #[test]
+fn a_cache_that_was_stopped_by_hand_is_the_cause_and_the_database_that_turns_calls_down_is_not() {
+    let mut random = Random::seeded(39);
+    let mut stopped = drill(&mut random, 0.99, |phase, _| if phase == PhaseName::Fault { 80.0 } else { 5.0 });
+    stopped.faults.clear();
+    // The cache's clients try twice; the database has errors for half of what is asked.
+    for window in stopped.windows.iter_mut().filter(|window| window.phase == PhaseName::Fault) {
+        window.edges[1] = some(&mut random, 200.0, 0.99).window();
+        window.edges[2] = some(&mut random, 80.0, 0.5).window();
+    }
+    let run = run_of(stopped.clone());
+    assert_eq!(kinds(&run), [(CASCADE, "mysql"), (UNNAMED_RISE, "redis")]);
+    let found = &run.findings[0];
+    assert_eq!((&found.caused_by[..], found.seen_after_s), (&["redis".to_owned()][..], Some(10.0)));
+    assert!(found.text.contains("(99") && found.text.contains("mysql rose to ") && !found.text.contains("touches"), "{}", found.text);
+    assert!(found.text.contains("after the fault phase began: the drill has no fault; it failed ("), "{}", found.text);
+    // Where a service is asked more and everything fails in part, nothing shows which came first.
+    for window in stopped.windows.iter_mut().filter(|window| window.phase == PhaseName::Fault) {
+        window.edges[1] = some(&mut random, 200.0, 0.4).window();
+    }
+    assert!(run_of(stopped).findings.iter().all(|finding| finding.kind != CASCADE));
+}
+
+#[test]
 fn what_is_no_cascade() {
     let calm = |_, _| 10.0;
     assert_eq!(kinds(&run_of(drill(&mut Random::seeded(33), 0.95, calm))), [], "nothing rose");

@@ -86,6 +86,11 @@ fn nothing_in_a_result_acts_on_a_terminal() {
     let written = format!("{shown:?}");
     assert!(!["\\u{1b}", "\\u{7}", "\\0", "\\u{202e}", "\\u{2066}"].iter().any(|bad| written.contains(bad)), "{written}");
     assert_eq!(run_of_numbers(&shown), run_of_numbers(&run));
+    // Nor on a page, nor in what a CI system shows.
+    run.expectations[0].reason = Some("a\u{1b}[31m\u{202e}b".to_owned());
+    for report in [html::render(&run), junit::render(&run), markdown::render(&run)] {
+        assert!(!["\u{1b}", "\u{7}", "\0", "\u{202e}", "\u{2066}"].iter().any(|bad| report.contains(bad)), "{report}");
+    }
 }
 
 /// The numbers of a result, which no cleaning may touch.
@@ -198,6 +203,10 @@ fn pauses_before_retries_are_drawn_where_there_are_any() {
     for shown in ["Pauses before retries", "up to 100 ms", "up to 2 s", "longer", "width=\"250.0\"", "under the fault: 0.25"] {
         assert!(page.contains(shown), "{shown}");
     }
+    // How pauses are spread that are none says nothing.
+    run.edges[1].phases.get_mut("fault").unwrap().retrying.as_mut().unwrap().gaps = vec![gap(Some(1.0), 40), gap(Some(100.0), 10)];
+    let page = html::render(&run);
+    assert!(page.contains("come at once") && !page.contains("under the fault: 0.25"), "{page}");
 }
 
 #[test]

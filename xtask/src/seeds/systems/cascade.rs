@@ -2,7 +2,7 @@
 
 mod databases;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use self::databases::{Databases, Service};
@@ -11,12 +11,26 @@ use crate::seeds::drill::{self, Moment, Outcome, Playbook};
 use crate::seeds::result::{Drill, Section, Verdict};
 use crate::seeds::scene::Scene;
 
-const LOAD: [&str; 8] = ["--rate", "40/s", "--duration", "300s", "--timeout", "3s", "--unique-path", "on"];
+const LOAD: [&str; 4] = ["--timeout", "3s", "--unique-path", "on"];
+/// For a load that is ended when its drill is over.
+const ON_AND_ON: [&str; 4] = ["--rate", "40/s", "--duration", "300s"];
+/// Of the other drills. Their load begins and ends within them, so that each command of its requests is in some window: it lasts as long as the phases
+/// less some time for the last.
+const PHASES: ([&str; 3], &str) = (["4s", "6s", "8s"], "14s");
+const SHORT: ([&str; 3], &str) = (["2s", "3s", "5s"], "6s");
+
+/// How often Redis is stopped at most.
+const TRIES: u32 = 3;
+const COMMANDS: &str = "calls of INFO commandstats, and what was no command of INFO errorstats";
 
 /// The drills.
 pub(crate) fn run(scene: &Scene) -> Result<Section> {
     let databases = Databases::new(scene)?;
     let mut section = Section::default();
+    if scene.short {
+        stopped(scene, &databases, &[("storm", "fail")], &mut section)?;
+        return Ok(section);
+    }
     if !healthy(scene, &databases, &mut section)? {
         return Ok(Section::skip("this build's probe counts no command of Redis"));
     }
@@ -31,7 +45,7 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
         ],
         ..section
     };
-    stopped(scene, &databases, &mut section)?;
+    stopped(scene, &databases, &[("storm", "fail"), ("guarded", "pass")], &mut section)?;
     pool(scene, &databases, &mut section)?;
     slow(scene, &databases, &mut section)?;
     shipped(scene, &databases, &mut section)?;
@@ -54,28 +68,38 @@ fn healthy(scene: &Scene, databases: &Databases, section: &mut Section) -> Resul
     })?;
     let after = databases.counters()?;
     let found = outcome.all_requests("redis");
-    section.count(
-        "commands of Redis, 100 requests while all is well",
-        found,
-        "calls of INFO commandstats, and what was no command of INFO errorstats",
-        after.redis - before.redis,
-    );
+    section.count("commands of Redis, 100 requests while all is well", found, COMMANDS, after.redis - before.redis);
     Ok(found > 0)
 }
 
-/// Redis is stopped for some seconds.
-fn stopped(scene: &Scene, databases: &Databases, section: &mut Section) -> Result<()> {
+/// Redis is stopped for some seconds, before services of these kinds; `storm` is the first.
+fn stopped(scene: &Scene, databases: &Databases, kinds: &[(&str, &str)], section: &mut Section) -> Result<()> {
     let mut found = Vec::new();
-    for (kind, expected) in [("storm", "fail"), ("guarded", "pass")] {
-        let service = databases.service(scene, &[kind])?;
-        let before = databases.counters()?;
-        let outcome = drill(scene, databases, &service, &format!("redis-stopped-{kind}"), |moment| match moment {
-            Moment::Phase("fault") => databases.redis.signal("STOP"),
-            Moment::Phase("recovery") => databases.redis.signal("CONT"),
-            _ => Ok(()),
-        })?;
-        let counts = service.counts()?;
-        let after = databases.counters()?;
+    for &(kind, expected) in kinds {
+        // Again if the machine held it up, with counts of its own each time.
+        let once = || -> Result<_> {
+            let service = databases.service(scene, &[kind])?;
+            let before = databases.counters()?;
+            let outcome = drill(scene, databases, &service, &format!("redis-stopped-{kind}"), |moment| match moment {
+                Moment::Phase("fault") => databases.redis.signal("STOP"),
+                Moment::Phase("recovery") => databases.redis.signal("CONT"),
+                _ => Ok(()),
+            })?;
+            Ok((outcome, service.counts()?, before, databases.counters()?))
+        };
+        let mut last = once()?;
+        for _ in 1..TRIES {
+            if last.0.verdict() == "invalid" {
+                last = once()?;
+            }
+        }
+        let (outcome, counts, before, after) = last;
+        section.count(
+            format!("commands of Redis, {kind}, those that it found when it went on among them"),
+            outcome.all_requests("redis"),
+            COMMANDS,
+            after.redis - before.redis,
+        );
         // Each connection sets its character set and its autocommit before it asks.
         section.count(
             format!("commands of MySQL, {kind}"),
@@ -89,10 +113,16 @@ fn stopped(scene: &Scene, databases: &Databases, section: &mut Section) -> Resul
             "Aborted_connects in MySQL's status",
             after.turned_away - before.turned_away,
         );
-        section.drills.push(outcome.drill(format!("Redis stopped for 6 s, {kind}"), expected));
+        let seconds = scene.choose(PHASES, SHORT).0[1];
+        section.drills.push(outcome.drill(format!("Redis stopped for {}, {kind}", seconds.replace('s', " s")), expected));
         found.push((outcome, counts));
     }
     let (outcome, counts) = &found[0];
+    // No fault of the drill's is aimed at it: that it gives less than before tells it from what is asked in its place.
+    let cascades = outcome.cascades();
+    if cascades != [("redis".to_owned(), "mysql".to_owned())] {
+        section.wrong.push(format!("Redis stopped by hand is a cascade from it to MySQL, and the report finds {cascades:?}"));
+    }
     let per_request = outcome.requests("redis", "fault")? as f64 / outcome.requests("web", "fault")?.max(1) as f64;
     let opened = outcome.number("redis", "fault", "/connections_opened")?;
     // Of a stopped server the kernel accepts as many connections as its queue takes: 511, and one more.
@@ -106,10 +136,12 @@ fn stopped(scene: &Scene, databases: &Databases, section: &mut Section) -> Resul
         "D4",
         Verdict::of(number(counts, "mysql_1040") > 0),
         format!(
-            "{} times \"Too many connections\" (1040), {} times by `err:1040` of the drill's windows; with the guarded service {}",
+            "{} times \"Too many connections\" (1040), {} times by `err:1040` of the drill's windows; with the guarded service {}; the report's finding: \
+             \"{}\"",
             number(counts, "mysql_1040"),
             answered(outcome, "mysql", "err:1040"),
-            number(&found[1].1, "mysql_1040")
+            found.get(1).map_or(0, |(_, guarded)| number(guarded, "mysql_1040")),
+            outcome.finding("cascade").unwrap_or_default()
         ),
     );
     Ok(())
@@ -168,7 +200,7 @@ pub(crate) fn of_the_playbook(scene: &Scene) -> Result<Vec<Drill>> {
 fn shipped(scene: &Scene, databases: &Databases, section: &mut Section) -> Result<()> {
     for (kind, expected) in [("storm", "fail"), ("guarded", "pass")] {
         let service = databases.service(scene, &[kind])?;
-        let load = scene.load(service.port, &LOAD)?;
+        let load = scene.load(service.port, &[&LOAD[..], &ON_AND_ON].concat())?;
         let set = [
             ("observe.ingress.web.port", service.port.to_string()),
             ("observe.downstream.cache.port", databases.redis_port.to_string()),
@@ -198,21 +230,30 @@ fn drill(
     databases: &Databases,
     service: &Service,
     name: &str,
-    each: impl FnMut(Moment<'_>) -> Result<()>,
+    mut each: impl FnMut(Moment<'_>) -> Result<()>,
 ) -> Result<Outcome> {
-    let load = scene.load(service.port, &LOAD)?;
+    let mut load = None;
+    let (phases, length) = scene.choose(PHASES, SHORT);
+    // In a short time chance alone need not bring more connections together than MySQL has.
+    let rate = scene.choose("40/s", "80/s");
     let outcome = Playbook::new(name)
         .ingress("web", service.port)
         .downstream("redis", databases.redis_port)
         .downstream("mysql", databases.mysql_port)
         .untyped()
         .window("1s")
-        .phases(["4s", "6s", "8s"])
+        .phases(phases)
         .expect("web failure latency p99 <= 500ms")
         .expect("mysql connections opened <= 200")
+        .expect("mysql connect failures <= 0")
         .expect("redis downstream QPS per ingress <= 1.3")
-        .run(scene, each)?;
-    load.stop()?;
+        .run(scene, |moment| {
+            if moment == Moment::Phase("baseline") {
+                load = Some(scene.load(service.port, &[&LOAD[..], &["--rate", rate, "--duration", length]].concat())?);
+            }
+            each(moment)
+        })?;
+    load.context("the drill had no baseline")?.report()?;
     Ok(outcome)
 }
 

@@ -176,11 +176,12 @@ fn policy(scene: &Scene, section: &mut Section) -> Result<()> {
         envoy.counter("cluster.store.upstream_rq_retry_limit_exceeded")?,
     );
     let called = outcome.requests("store", "fault")?;
-    let longest = client["failure_latency_ms"]["max"].as_f64().unwrap_or_default();
+    // Two waits, drawn from 0 to 50 and from 0 to 150 ms. Their median says so on a machine that stands still now and then; the longest does not.
+    let usual = client["failure_latency_ms"]["p50"].as_f64().unwrap_or_default();
     section.find(
         "A15",
-        Verdict::of(called == 120 && longest < 350.0),
-        format!("{called} calls for 40 requests; with both waits the slowest failed after {longest:.0} ms"),
+        Verdict::of(called == 120 && (50.0..200.0).contains(&usual)),
+        format!("{called} calls for 40 requests; with both waits they failed after {usual:.0} ms in the median, where draws up to 50 and 150 ms make 100"),
     );
     section.drills.push(outcome.drill("two retries: no request may have more than three attempts", "pass"));
     Ok(())

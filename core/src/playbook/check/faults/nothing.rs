@@ -50,7 +50,7 @@ pub(super) fn check(item: &Node, spec: &FaultSpec, edges: Option<&[EdgeSpec]>, p
 }
 
 /// The place of the value at a path of keys.
-fn find<'n>(node: &'n Node, path: &[&str]) -> Option<&'n Place> {
+pub(super) fn find<'n>(node: &'n Node, path: &[&str]) -> Option<&'n Place> {
     let Some((key, rest)) = path.split_first() else { return Some(&node.place) };
     let Value::Map(entries) = &node.value else { return None };
     let entry: &Entry = entries.iter().find(|entry| entry.key.text == *key)?;

@@ -1,16 +1,22 @@
 //! Faults beside each other: which of them exclude each other, and which need another.
 
-use super::super::super::node::{Entry, Value};
-use super::super::super::problem::{Code, Draft, Place, Problems};
+use super::super::super::node::{Entry, Node, Value};
+use super::super::super::problem::{Code, Draft, Problems};
+use super::nothing::find;
 use crate::edge::EdgeSpec;
 use crate::fault::{Direction, FaultKind, FaultSpec, Requests, reach};
 
 /// Reports what of the faults before it excludes a fault.
-pub(super) fn check(place: &Place, spec: &FaultSpec, before: &[FaultSpec], edges: Option<&[EdgeSpec]>, problems: &mut Problems<'_>) {
+pub(super) fn check(item: &Node, spec: &FaultSpec, before: &[FaultSpec], edges: Option<&[EdgeSpec]>, problems: &mut Problems<'_>) {
+    let place = &item.place;
     if before.iter().any(|other| is_twice(other, spec, edges)) {
         let message = format!("`{}` towards `{}` is injected twice", spec.kind.as_str(), spec.to);
         let draft = Draft::new(Code::Conflict, place, message).label("the second one");
         problems.report(draft.advice("say once how much of it there is to be"));
+        return;
+    }
+    if let Some(draft) = before.iter().find_map(|other| contradiction(item, spec, other)) {
+        problems.report(draft);
         return;
     }
     // An edge that could not be read whole seems to select more than it does.
@@ -31,6 +37,30 @@ pub(super) fn check(place: &Place, spec: &FaultSpec, before: &[FaultSpec], edges
             problems.report(draft.advice("give both the same target and selection, or exclude one's packets from the other"));
             return;
         }
+    }
+}
+
+/// What one netem cannot be told of both: it has one seed, and one loss.
+fn contradiction(item: &Node, spec: &FaultSpec, other: &FaultSpec) -> Option<Draft> {
+    if !spec.kind.is_of_packets() || !other.kind.is_of_packets() || !spec.selects_as(other) {
+        return None;
+    }
+    let (kind, others) = (spec.kind.as_str(), other.kind.as_str());
+    let is_loss = |kind: &FaultKind| matches!(kind, FaultKind::Loss { .. } | FaultKind::LossModel(_));
+    let is_partition = |kind: &FaultKind| matches!(kind, FaultKind::Partition);
+    if is_loss(&spec.kind) && is_partition(&other.kind) || is_partition(&spec.kind) && is_loss(&other.kind) {
+        let message = format!("`{kind}` and `{others}` on the same packets of `{}`: where nothing passes, nothing more is lost", spec.to);
+        let draft = Draft::new(Code::Conflict, &item.place, message).label("the second one");
+        return Some(draft.advice("keep one of them, or give them directions that do not meet"));
+    }
+    match (spec.tuning.seed, other.tuning.seed) {
+        (Some(seed), Some(before)) if seed != before => {
+            let place = find(item, &[kind, "seed"]).unwrap_or(&item.place);
+            let message = format!("`{kind}` and `{others}` share one netem, which has one `seed`: {before} or {seed}");
+            let draft = Draft::new(Code::Conflict, place, message).label("another seed");
+            Some(draft.advice("give both the same, or leave one out").replace(before.to_string()))
+        }
+        _ => None,
     }
 }
 

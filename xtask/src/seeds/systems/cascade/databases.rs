@@ -173,7 +173,8 @@ pub(super) fn mysql_version() -> Result<String> {
 }
 
 pub(super) fn client_versions() -> Result<String> {
-    let script = "import redis, pymysql; print('redis-py', redis.__version__ + ', PyMySQL', pymysql.__version__)";
+    // What PyMySQL itself says is the version of another client that it stands in for.
+    let script = "from importlib.metadata import version; print('redis-py', version('redis') + ', PyMySQL', version('pymysql'))";
     Ok(command::capture(Command::new(rig::environment().join("bin/python3")).args(["-c", script]))?.trim().to_owned())
 }
 
