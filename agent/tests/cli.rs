@@ -184,6 +184,7 @@ fn a_plan_refuses_what_a_run_would_and_says_what_only_the_start_can_tell() {
         ("loss: 1%, select: {container: 0123456789ab}", "fault 1: select: no cgroup of a running container has the id 0123456789ab"),
         ("delay: {time: 2ms, jitter: 1ms, table: /dev/zero}", "fault 1: read the distribution table /dev/zero: it is no regular file"),
         ("loss: 1%, netns: {path: /run/netns/nowhere}", "fault 1: netns: open the network namespace /run/netns/nowhere: No such file"),
+        ("loss: 1%, netns: {container: 0123456789ab}", "fault 1: netns: no cgroup of a running container has the id 0123456789ab"),
         ("loss: 1%, netns: {path: /etc/passwd}", "fault 1: netns: /etc/passwd is no network namespace"),
         ("loss: 1%, netns: {path: /proc/self/ns/mnt}", "fault 1: netns: /proc/self/ns/mnt is no network namespace"),
     ] {

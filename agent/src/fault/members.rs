@@ -39,8 +39,10 @@ pub enum MembersError {
         whose: String,
     },
     /// No cgroup bears the container's id.
-    #[error("select: no cgroup of a running container has the id {id}; `docker ps`, `podman ps` or `crictl ps` list them")]
+    #[error("{key}: no cgroup of a running container has the id {id}; `docker ps`, `podman ps` or `crictl ps` list them")]
     NoContainer {
+        /// The playbook's key that names it: `select` or `netns`.
+        key: &'static str,
         /// The id.
         id: String,
     },
@@ -95,7 +97,7 @@ fn container(root: &Path, id: &str) -> Result<PathBuf, MembersError> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut tables = processes.filter_map(|entry| fs::read_to_string(entry.path().join("cgroup")).ok());
     match tables.find(|table| names_container(table, id)) {
-        None => Err(MembersError::NoContainer { id: id.to_owned() }),
+        None => Err(MembersError::NoContainer { key: "select", id: id.to_owned() }),
         Some(table) => match unified(&table) {
             Some(path) => Ok(root.join(path)),
             None => Err(MembersError::Root { whose: format!("container {id}") }),
@@ -111,7 +113,7 @@ pub(crate) fn process_of(id: &str) -> Result<u32, MembersError> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_in = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|table| names_container(&table, id));
-    pids.find(is_in).ok_or_else(|| MembersError::NoContainer { id: id.to_owned() })
+    pids.find(is_in).ok_or_else(|| MembersError::NoContainer { key: "netns", id: id.to_owned() })
 }
 
 /// The topmost directories that bear the id.

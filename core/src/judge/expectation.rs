@@ -1,6 +1,6 @@
 //! One expectation on each edge that it holds for, and the worst of them.
 
-use crate::expectation::{Demand, Expectation, Metric};
+use crate::expectation::{Demand, Expectation, Metric, Op};
 use crate::judge::limit::{Limit, Outcome};
 use crate::judge::measure::{self, Scene};
 use crate::judge::{Evidence, Judgement, Verdict, arrivals, doubt, every_window, metastable, outage, recovery, windows, wording};
@@ -147,8 +147,11 @@ fn hold_against(expectation: &Expectation, scene: Scene<'_>, evidence: &Evidence
                 (None, Verdict::Fail) => f64::INFINITY,
                 (None, _) => f64::NEG_INFINITY,
             };
-            let outcome =
-                Outcome { verdict: recovery.verdict, observed: recovery.observed, interval: recovery.interval, reason: recovery.reason };
+            // A breaker that stays open brings attempts back to nothing, and below any level.
+            let level = Limit { metric: expectation.metric, op: Op::AtMost, value: 0.0, increase: false };
+            let hidden = if recovery.verdict == Verdict::Pass { outage::behind_pass(level, scene) } else { None };
+            let reason = hidden.or(recovery.reason);
+            let outcome = Outcome { verdict: recovery.verdict, observed: recovery.observed, interval: recovery.interval, reason };
             (outcome, recovery.limit, recovery.unit, excess)
         }
     }

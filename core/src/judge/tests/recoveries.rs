@@ -139,3 +139,21 @@ fn other_metrics_recover_too() {
     let latency = recovers(Metric::FailureLatency { quantile: 0.99 }, Some(1.0), Within::Windows(1));
     assert_eq!(drill(calm).judge(&latency).verdict, Pass);
 }
+
+#[test]
+fn attempts_that_came_back_to_nothing_are_an_outage() {
+    let calm = seen(100);
+    let drill = |web: Seen, db: Seen| {
+        Drill::new().windows(PhaseName::Baseline, 6, calm, calm).windows(PhaseName::Fault, 6, calm, seen(300)).windows(
+            PhaseName::Recovery,
+            4,
+            web,
+            db,
+        )
+    };
+    let expectation = recovers(Metric::DownstreamQps, None, Within::Windows(2));
+    let stuck = drill(calm.failures(95), seen(5)).judge(&expectation);
+    assert_eq!(stuck.verdict, Pass);
+    assert!(stuck.reason.unwrap().contains("an outage without amplification"));
+    assert_eq!(drill(calm, calm).judge(&expectation).reason, None);
+}

@@ -134,12 +134,25 @@ impl Direction {
         if one[0] & 0xc0 != INDEXED_LATER {
             return;
         }
-        let value = number(one, 6).and_then(|(_, length)| one.get(length..)).unwrap_or_default();
-        let mut nameless = [&[INDEXED_LATER, 0], value].concat();
-        if self.decoder.decode(&mut nameless, &mut Vec::with_capacity(1)).is_err() {
+        let value = value_of(one).filter(|value| !value.is_empty());
+        let read = value.is_some_and(|value| {
+            let mut nameless = [&[INDEXED_LATER, 0], value].concat();
+            self.decoder.decode(&mut nameless, &mut Vec::with_capacity(1)).is_ok()
+        });
+        if !read {
             self.decoder = decoder(LARGEST_TABLE);
         }
     }
+}
+
+/// The value's string of a field that is added to the table: what follows its name, which is referred to or stands there.
+fn value_of(one: &[u8]) -> Option<&[u8]> {
+    let (index, mut at) = number(one, 6)?;
+    if index == 0 {
+        let (length, header) = number(one.get(at..)?, 7)?;
+        at = at.checked_add(header)?.checked_add(length)?;
+    }
+    one.get(at..)
 }
 
 fn decoder(bytes: u32) -> Decoder<'static> {
@@ -308,6 +321,17 @@ mod tests {
         assert!(read(&mut direction, &grown).1, "more than was allowed");
         direction.allow(8192);
         assert_eq!(read(&mut direction, &grown), (owned(&[(":method", "GET")]), false));
+    }
+
+    #[test]
+    fn a_field_that_cannot_be_read_is_skipped_alone() {
+        // A name of its own that can be read, and a value that cannot: what was taken for a value began with the name, and the rest of it for another
+        // field, whose value was beyond the end.
+        let block = [64, 147, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 166, 0, 19, 99, 23, 20, 185, 129, 111, 129, 2];
+        let mut direction = Direction::new();
+        assert_eq!(read(&mut direction, &block), (Vec::new(), true));
+        assert_eq!(value_of(&block), Some(&[129, 2][..]));
+        assert_eq!(value_of(&[0x41, 1, b'a']), Some(&[1, b'a'][..]));
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 """A service that reads from Redis and, when Redis does not answer, from MySQL: GET /item/N.
 
-Arguments: PORT REDIS MYSQL KIND [POOL]. POOL is the most connections to Redis. KIND is `storm` (short timeout, three retries, every miss to MySQL on a connection of its own),
-`guarded` (one try, pools with a limit, and at most two requests at a time that may ask MySQL; the others fail at once) or `patient` (the same with a timeout of a second).
+Arguments: PORT REDIS MYSQL KIND [POOL]. POOL is the most connections to Redis. KIND is `storm` (short timeout, three retries, every miss to MySQL on a connection of its own) or
+`guarded` (one try, pools with a limit, and at most two requests at a time that may ask MySQL; the others fail at once).
 """
 
 import json
@@ -28,15 +28,14 @@ def add(name):
 def main():
     port, redis_port, mysql_port, kind = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     storm = kind == "storm"
-    timeout = 1.0 if kind == "patient" else 0.1
     size = int(sys.argv[5]) if len(sys.argv) > 5 else 50
     pool = redis.BlockingConnectionPool(
         host="127.0.0.1",
         port=redis_port,
         max_connections=size,
         timeout=0.1,
-        socket_timeout=timeout,
-        socket_connect_timeout=timeout,
+        socket_timeout=0.1,
+        socket_connect_timeout=0.1,
         retry=Retry(NoBackoff(), 3 if storm else 0),
         retry_on_timeout=storm,
     )

@@ -8,7 +8,7 @@ use crate::paths;
 use crate::seeds::drill::Outcome;
 use crate::seeds::process::binary;
 use crate::seeds::scene::Scene;
-use crate::vm::{self, Bring, Ending, Job, Kernel};
+use crate::vm::{self, Bring, Ending, Job};
 
 /// What the guest found.
 pub(super) struct Found {
@@ -17,7 +17,7 @@ pub(super) struct Found {
     pub(super) patient: Outcome,
 }
 
-pub(super) const KERNEL: &str = "6.1";
+const KERNEL: &str = "6.1";
 
 /// One service before its own store; the phases are longer than on a real processor, which needs a tenth of the time for everything.
 const SCRIPT: &str = "ip link set lo up
@@ -61,27 +61,18 @@ pub(super) fn run(scene: &Scene) -> Result<Found> {
         timeout: Duration::from_secs(1200),
         ..Job::default()
     };
-    let text = boot(scene, &kernel, &job, "guest")?;
-    let outcome = |name: &str| outcome(&text, name, "playbooks/latency.yaml");
-    Ok(Found { kernel: kernel.release.clone(), hasty: outcome("hasty")?, patient: outcome("patient")? })
-}
-
-/// Boots it, and gives all that it said, which is kept as a log of this name.
-pub(super) fn boot(scene: &Scene, kernel: &Kernel, job: &Job, name: &str) -> Result<String> {
     let mut output = Vec::new();
-    let ending = vm::boot(kernel, job, &mut |bytes| output.extend_from_slice(bytes))?;
+    let ending = vm::boot(&kernel, &job, &mut |bytes| output.extend_from_slice(bytes))?;
     let text = String::from_utf8_lossy(&output).replace('\r', "");
-    let log = scene.write(&format!("{name}.log"), &text)?;
+    let log = scene.write("guest.log", &text)?;
     if ending != Ending::Exited(0) {
         bail!("the guest did not end well; {} has what it said", log.display());
     }
-    Ok(text)
-}
-
-/// The result that the guest printed between the marks of this name.
-pub(super) fn outcome(text: &str, name: &str, playbook: &str) -> Result<Outcome> {
-    let (begin, end) = (format!("<<{name}"), format!(">>{name}"));
-    let json =
-        text.split(&begin).nth(1).and_then(|rest| rest.split(&end).next()).with_context(|| format!("the guest printed no {name}"))?;
-    Outcome::parse(json, playbook)
+    let outcome = |name: &str| -> Result<Outcome> {
+        let (begin, end) = (format!("<<{name}"), format!(">>{name}"));
+        let json =
+            text.split(&begin).nth(1).and_then(|rest| rest.split(&end).next()).with_context(|| format!("the guest printed no {name}"))?;
+        Outcome::parse(json, "playbooks/latency.yaml")
+    };
+    Ok(Found { kernel: kernel.release.clone(), hasty: outcome("hasty")?, patient: outcome("patient")? })
 }
