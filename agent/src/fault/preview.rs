@@ -110,9 +110,8 @@ fn devices(found: &mut Findings, spec: &FaultSpec, edge: &EdgeSpec, select: &Sel
 fn taken(netlink: &mut Netlink, spec: &FaultSpec, edge: &EdgeSpec, link: &Link) -> Option<String> {
     for hook in mechanism::hooks_of(std::slice::from_ref(spec), edge, link.is_loopback) {
         let also = mechanism::other_hook(spec, hook, mechanism::sight(spec, edge, hook), link.is_loopback);
-        match install::has_room(netlink, link, &[hook, also.unwrap_or(hook)]) {
-            Err(error @ InstallError::NoEgressHook { .. }) => return Some(chain(&error)),
-            Err(_) | Ok(()) => {}
+        if let Err(error @ InstallError::NoEgressHook { .. }) = install::has_room(netlink, link, &[hook, also.unwrap_or(hook)]) {
+            return Some(chain(&error));
         }
     }
     None
