@@ -17,7 +17,7 @@ use stormdrill::fault::capability::{self, Capability};
 use stormdrill::fault::clean::{self, Force, clean};
 use stormdrill::fault::plane::{FaultError, Plane};
 use stormdrill_core::edge::{EdgeSpec, Role};
-use stormdrill_core::fault::{Backend, Direction, Distribution, FaultKind};
+use stormdrill_core::fault::{Backend, Direction, Distribution, FaultKind, FaultSpec};
 
 fn http_status(share: f64) -> FaultKind {
     FaultKind::HttpStatus { status: 503, share }
@@ -174,6 +174,32 @@ fn loss_both_ways_selects_requests_and_answers() {
         }
         assert_eq!(fault.counts().unwrap()[0].selected, 4);
         assert!(fault.remove_blocking().error.is_none());
+    });
+}
+
+#[test]
+fn an_ingress_qdisc_of_another_is_in_the_way_of_leaving_packets_only_and_that_is_known_before_anything_is_made() {
+    in_namespace(|| {
+        let _peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        run("tc", &["qdisc", "add", "dev", "v0", "ingress"]);
+        let before = dump();
+        let prepare = |kind: FaultKind, direction| {
+            let spec = FaultSpec { direction, ..FaultSpec::new(kind, "store") };
+            Plane::new(state.path()).prepare_blocking(&[(spec, edge(Role::Downstream, Some("10.9.0.2"), Some(9999)))])
+        };
+        let loss = FaultKind::Loss { share: 1.0 };
+        // Of answers that arrive, the requests are read as they leave.
+        for (kind, direction) in
+            [(loss.clone(), Direction::Egress), (loss.clone(), Direction::Both), (http_status(1.0), Direction::Ingress)]
+        {
+            let refused = prepare(kind, direction).unwrap_err().to_string();
+            assert_eq!(refused, "interface v0 has an `ingress` qdisc of someone else, which has no hook for leaving packets");
+        }
+        let fault = prepare(loss, Direction::Ingress).unwrap().remove(0).apply_blocking().unwrap();
+        assert!(run("tc", &["filter", "show", "dev", "v0", "ingress"]).contains("stormdrill:"));
+        assert!(fault.remove_blocking().error.is_none());
+        assert_eq!(dump(), before);
     });
 }
 

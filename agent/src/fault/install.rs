@@ -321,6 +321,17 @@ fn left(record: &Record, source: NetlinkError) -> InstallError {
     InstallError::Left { name: record.name, interface: record.interface.clone(), source }
 }
 
+/// Whether the hooks can be had on an interface: better known before anything is measured than when the fault is to begin.
+///
+/// # Errors
+/// When somebody's `ingress` qdisc is in their place, or the kernel's tables cannot be read.
+pub(crate) fn has_room(netlink: &mut Netlink, link: &Link, hooks: &[Hook]) -> Result<(), InstallError> {
+    if hooks.contains(&Hook::Egress) && qdisc::hooks(netlink, link.index)? == Hooks::IngressOnly {
+        return Err(InstallError::NoEgressHook { interface: link.name.clone() });
+    }
+    Ok(())
+}
+
 /// Whose the interface's clsact is or will be. A drill's own, if all that hangs on it is drills'.
 fn clsact(netlink: &mut Netlink, link: &Link, hook: Hook) -> Result<Clsact, InstallError> {
     match qdisc::hooks(netlink, link.index)? {

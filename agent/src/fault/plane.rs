@@ -22,7 +22,7 @@ use super::distribution_file::TableError;
 use super::elsewhere::{ElsewhereError, Site};
 use super::hook_plan::{Carrier, HookPlan};
 use super::host::{self, HostError};
-use super::install::{InstallError, Installed, Loaded};
+use super::install::{self, InstallError, Installed, Loaded};
 use super::interface::{self, InterfaceError};
 use super::lease::Leases;
 use super::mechanism::{backend, carrier, hooks_of, is_on, other_hook, shares_netem, sight};
@@ -241,7 +241,8 @@ impl Plane {
                 state_dir: self.state_dir.clone(),
             });
         }
-        let links = interface::resolve(&mut Netlink::open().map_err(InterfaceError::from)?, edge, &select, first.interface.as_deref())?;
+        let mut netlink = Netlink::open().map_err(InterfaceError::from)?;
+        let links = interface::resolve(&mut netlink, edge, &select, first.interface.as_deref())?;
         let backend = backend(&specs)?;
         let cgroup = first.select.members.as_ref().map(|members| members::directory(members, &self.state_dir)).transpose()?;
         // One for both directions, so that they select the same connections.
@@ -259,6 +260,7 @@ impl Plane {
                 let sight = sight(first, edge, hook);
                 let selection = selection.narrowed(&select).of_flows(select.flows, flow_seed).of_members(sight).sparing(&self.spared);
                 let also = other_hook(first, hook, sight, link.is_loopback);
+                install::has_room(&mut netlink, &link, &[hook, also.unwrap_or(hook)])?;
                 let (link, cgroup, why) = (link.clone(), cgroup.clone(), why.clone());
                 hooks.push(Loaded::of(HookPlan { link, hook, also, selection, carrier, cgroup, why })?);
             }

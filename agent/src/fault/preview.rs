@@ -12,9 +12,11 @@ use stormdrill_core::playbook::Playbook;
 
 use super::distribution_file::{self, TableError};
 use super::elsewhere::{ElsewhereError, Site};
+use super::install::{self, InstallError};
 use super::interface::{self, InterfaceError};
+use super::link::Link;
 use super::netlink::Netlink;
-use super::{host, members};
+use super::{host, mechanism, members};
 use crate::report::log::chain;
 use crate::{cgroup, host as this_host};
 
@@ -78,11 +80,17 @@ fn devices(found: &mut Findings, spec: &FaultSpec, edge: &EdgeSpec, select: &Sel
         return None;
     }
     let named = spec.interface.as_deref();
-    let there = || interface::resolve(&mut Netlink::open()?, edge, select, named);
+    let there = || {
+        let mut netlink = Netlink::open()?;
+        let links = interface::resolve(&mut netlink, edge, select, named)?;
+        let taken = links.iter().find_map(|(link, _)| taken(&mut netlink, spec, edge, link));
+        Ok::<_, InterfaceError>((links, taken))
+    };
     let what = named.map_or_else(|| "which interfaces there are".to_owned(), |name| format!("whether there is an interface {name}"));
     match Site::open(spec.netns.as_ref()).and_then(|site| site.inside(there)) {
-        Ok(Ok(links)) => {
-            let device = |(link, why): (super::link::Link, String)| Device { name: link.name, is_loopback: link.is_loopback, why };
+        Ok(Ok((links, taken))) => {
+            found.refused.extend(taken);
+            let device = |(link, why): (Link, String)| Device { name: link.name, is_loopback: link.is_loopback, why };
             return Some(links.into_iter().map(device).collect());
         }
         Ok(Err(error)) if is_of_the_host(&error) => found.refused.push(chain(&error)),
@@ -94,6 +102,17 @@ fn devices(found: &mut Findings, spec: &FaultSpec, edge: &EdgeSpec, select: &Sel
             }
             _ => found.refused.push(chain(&error)),
         },
+    }
+    None
+}
+
+/// Why the fault's hooks are not to be had on an interface; `None` if they are, or if it cannot be told.
+fn taken(netlink: &mut Netlink, spec: &FaultSpec, edge: &EdgeSpec, link: &Link) -> Option<String> {
+    for hook in mechanism::hooks_of(std::slice::from_ref(spec), edge, link.is_loopback) {
+        let also = mechanism::other_hook(spec, hook, mechanism::sight(spec, edge, hook), link.is_loopback);
+        if let Err(error @ InstallError::NoEgressHook { .. }) = install::has_room(netlink, link, &[hook, also.unwrap_or(hook)]) {
+            return Some(chain(&error));
+        }
     }
     None
 }

@@ -17,18 +17,19 @@ struct Cell {
     keeps: bool,
     /// Tries of a request, from loss that was simulated elsewhere.
     predicted: f64,
-    /// The verdict of the playbook `packet-loss`.
-    expected: &'static str,
+    /// The verdicts that the playbook `packet-loss` may have, where chance decides between two: whether 5 points of the tries fail, or whether one
+    /// request of thousands does, after all of its tries.
+    expected: &'static [&'static str],
 }
 
 /// All of them go through the same five minutes.
 const CELLS: [Cell; 6] = [
-    Cell { timeout: "500ms", keeps: true, predicted: 1.045, expected: "pass" },
-    Cell { timeout: "1s", keeps: true, predicted: 1.015, expected: "vacuous" },
-    Cell { timeout: "3s", keeps: true, predicted: 1.003, expected: "vacuous" },
-    Cell { timeout: "500ms", keeps: false, predicted: 1.43, expected: "pass" },
-    Cell { timeout: "1s", keeps: false, predicted: 1.40, expected: "fail" },
-    Cell { timeout: "3s", keeps: false, predicted: 1.011, expected: "vacuous" },
+    Cell { timeout: "500ms", keeps: true, predicted: 1.045, expected: &["pass", "vacuous"] },
+    Cell { timeout: "1s", keeps: true, predicted: 1.015, expected: &["vacuous", "fail"] },
+    Cell { timeout: "3s", keeps: true, predicted: 1.003, expected: &["vacuous"] },
+    Cell { timeout: "500ms", keeps: false, predicted: 1.43, expected: &["pass"] },
+    Cell { timeout: "1s", keeps: false, predicted: 1.40, expected: &["fail"] },
+    Cell { timeout: "3s", keeps: false, predicted: 1.011, expected: &["vacuous"] },
 ];
 
 /// Seconds of the phases. The load ends ten seconds before the drill, so that all of its requests are seen.
@@ -106,7 +107,8 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
     section.advice.push(
         "**What to configure.** Whoever makes a connection for each request needs a timeout whose tries fit into what the callers wait: three tries of 1 s \
          fail this drill, since a request that fails does so after 3 s, and three of 0.5 s pass it. On connections that are kept, 30% of lost packets \
-         are hardly a failure; with 1 s a try and more the drill is `vacuous`, and proves nothing. The playbook `packet-loss` fails with 150 ms a try \
+         are hardly a failure: with 0.5 s about 5% of the tries, at the edge of what counts as an effect; with 1 s so few that the drill is `vacuous`, unless one \
+         request fails all the same, after 3 s; and with 3 s none, so that the drill is `vacuous` and proves nothing. The playbook `packet-loss` fails with 150 ms a try \
          and three tries, and passes with a budget of 10%."
             .to_owned(),
     );
@@ -178,7 +180,8 @@ fn drills(scene: &Scene, section: &mut Section) -> Result<Vec<Found>> {
     for (cell, (outcome, store)) in CELLS.iter().zip(outcomes) {
         let name = format!("{} a try, connections {}", cell.timeout, cell.kept());
         let counted = store.counts()?["requests"].as_u64().context("the store's counts have no requests")?;
-        section.drills.push(outcome.drill(name, cell.expected));
+        let expected = cell.expected.iter().find(|expected| **expected == outcome.verdict()).unwrap_or(&cell.expected[0]);
+        section.drills.push(outcome.drill(name, expected));
         let of = |phase: &str| -> Result<(u64, u64)> { Ok((outcome.requests("web", phase)?, outcome.requests("store", phase)?)) };
         let ((asked, called), (asked_before, called_before)) = (of("fault")?, of("baseline")?);
         let unconnected = outcome.unconnected("store", "fault")?;
