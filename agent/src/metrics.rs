@@ -78,10 +78,32 @@ pub struct Metrics {
     seen: Mutex<Seen>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Seen {
     edges: BTreeSet<(&'static str, String)>,
     verdicts: Vec<(String, &'static str)>,
+    shares: [f64; 2],
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self { edges: BTreeSet::new(), verdicts: Vec::new(), shares: [1.0; 2] }
+    }
+}
+
+/// Who samples.
+#[derive(Debug, Clone, Copy)]
+pub enum Sampled {
+    /// The constant observation.
+    Constantly,
+    /// A drill.
+    InADrill,
+}
+
+/// What a count of a share would be of all.
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of one window are small")]
+fn of_all(count: u64, share: f64) -> u64 {
+    if share > 0.0 && share < 1.0 { (count as f64 / share).round() as u64 } else { count }
 }
 
 fn opts(definition: &Definition) -> Opts {
@@ -241,14 +263,16 @@ impl Metrics {
     }
 
     /// Adds what is known of a window's requests once it is final: retries, times, failed connects, HTTP/2's answers.
-    pub fn requests(&self, edge: &EdgeLabel, window: &EdgeWindow) {
+    ///
+    /// Where events of a share of the requests were kept (`sampling`, 0 to 1), retries are put up to all: they are to be set against requests.
+    pub fn requests(&self, edge: &EdgeLabel, window: &EdgeWindow, sampling: f64) {
         // Errors by name are counted by the kernel, as errors.
         for (text, count) in window.told_status.iter().filter(|(text, _)| !text.starts_with(status::ERROR)) {
             let class = text.parse().map_or(if text == "grpc:OK" { "ok" } else { "error" }, |code| Status::Code(code).class());
             self.responses.with_label_values(&[edge.role, &edge.name, edge.protocol, class]).inc_by(*count);
         }
         for (evidence, count) in [("marker", window.retries.marker), ("id", window.retries.id), ("matched", window.retries.matched)] {
-            self.retries.with_label_values(&[edge.name.as_str(), evidence]).inc_by(count);
+            self.retries.with_label_values(&[edge.name.as_str(), evidence]).inc_by(of_all(count, sampling));
         }
         if edge.role == Role::Downstream.as_str() {
             for (reason, count) in &window.connect_failures {
@@ -296,6 +320,13 @@ impl Metrics {
         self.fault_packets.with_label_values(&[kind, "hit"]).inc_by(more.hit);
     }
 
+    /// The share of the identities of which events are kept, by the constant observation or by the drill that was heard of last, whichever is less.
+    pub fn sampled(&self, by: Sampled, share: f64) {
+        let mut seen = self.seen();
+        seen.shares[by as usize] = share;
+        self.sampling.with_label_values::<&str>(&[]).set(seen.shares.iter().copied().fold(1.0, f64::min));
+    }
+
     /// Adds lost events.
     pub fn lost(&self, more: u64) {
         self.events_lost.with_label_values::<&str>(&[]).inc_by(more);
@@ -339,7 +370,7 @@ mod tests {
             latency_ns: vec![2_000_000],
             ..EdgeWindow::default()
         };
-        metrics.requests(&label, &window);
+        metrics.requests(&label, &window, 1.0);
         metrics.phase("d1", Some(PhaseName::Fault));
         metrics.verdict("d0", "pass");
         metrics.fault("loss", FaultCounts { selected: 10, hit: 3, overflowed: 0 });
@@ -383,8 +414,11 @@ mod tests {
         let mut recognised = Recognised::default();
         recognised.add(Protocol::Http2, 3);
         metrics.speaks(&mut label, &recognised, &BTreeMap::from([(Protocol::Grpc, 9)]));
-        metrics
-            .requests(&label, &EdgeWindow { told_status: BTreeMap::from([("grpc:UNAVAILABLE".to_owned(), 9)]), ..EdgeWindow::default() });
+        metrics.requests(
+            &label,
+            &EdgeWindow { told_status: BTreeMap::from([("grpc:UNAVAILABLE".to_owned(), 9)]), ..EdgeWindow::default() },
+            1.0,
+        );
         let text = metrics.render().unwrap();
         for line in [
             r#"stormdrill_requests_total{edge="cache",protocol="redis",role="downstream"} 5"#,

@@ -9,7 +9,9 @@ use std::time::Duration;
 use aya::maps::{Array, MapData, PerCpuArray, RingBuf};
 use stormdrill_core::edge::EdgeSpec;
 use stormdrill_core::event::{Epoch, ProbeEvent};
-use stormdrill_wire::abi::{EdgeCounters, Settings};
+use stormdrill_core::sampling::Told;
+use stormdrill_wire::abi::{EdgeCounters, Settings, health};
+use stormdrill_wire::sampling::EVERYTHING;
 
 use crate::clock;
 
@@ -69,6 +71,15 @@ impl Attached {
     }
 }
 
+/// What the kernel puts before each record of a ring.
+const RECORD_HEADER: usize = 8;
+
+/// The settings with other identities told. Once some were left out, that has to be looked at for good.
+const fn telling(settings: Settings, Told { share, turn }: Told) -> Settings {
+    let samples = if share < EVERYTHING { Settings::SAMPLES } else { 0 };
+    Settings { share, turn, flags: settings.flags | samples, ..settings }
+}
+
 /// An attached probe.
 pub struct Probe {
     hooks: hooks::Hooks,
@@ -77,6 +88,7 @@ pub struct Probe {
     counters: PerCpuArray<MapData, EdgeCounters>,
     health: PerCpuArray<MapData, u64>,
     ring: RingBuf<MapData>,
+    ring_bytes: f64,
     malformed: u64,
     edges: usize,
     // An array of programs forgets them when its last user-space handle is closed.
@@ -121,6 +133,32 @@ impl Probe {
         Ok(clock::monotonic_ns())
     }
 
+    /// The same, and sends events of these identities from now on.
+    ///
+    /// # Errors
+    /// When the kernel refuses the write.
+    pub fn set_epoch_and_tell(&mut self, epoch: Epoch, told: Told) -> Result<u64, ProbeError> {
+        self.write_settings(Settings { epoch, ..telling(self.current, told) })?;
+        Ok(clock::monotonic_ns())
+    }
+
+    /// Sends events of these identities from now on; returns an instant like [`Self::set_epoch`]. Answers belong to their requests.
+    ///
+    /// # Errors
+    /// When the kernel refuses the write.
+    pub fn tell(&mut self, told: Told) -> Result<u64, ProbeError> {
+        self.write_settings(telling(self.current, told))?;
+        Ok(clock::monotonic_ns())
+    }
+
+    /// Requests so far of which no event was sent, since their identity is left out.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn left_out(&self) -> Result<u64, ProbeError> {
+        snapshot::health_of(&self.health, health::LEFT_OUT)
+    }
+
     /// Reads all counters. They only grow while the probe is attached.
     ///
     /// # Errors
@@ -129,21 +167,23 @@ impl Probe {
         snapshot::read(&self.counters, &self.health, self.edges, self.malformed)
     }
 
-    /// Hands over every event that is waiting, in the order in which the kernel sent them, and returns at once.
+    /// Hands over every event that is waiting, in the order in which the kernel sent them, and returns at once: how full the ring was, 0 to 1.
     ///
     /// # Errors
     /// None at present; reserved for a ring that cannot be read.
-    pub fn drain(&mut self, mut on_event: impl FnMut(ProbeEvent)) -> Result<(), ProbeError> {
+    pub fn drain(&mut self, mut on_event: impl FnMut(ProbeEvent)) -> Result<f64, ProbeError> {
+        let mut bytes = 0;
         if let Ok(tls) = &mut self.tls {
             tls.follow(&mut self.object);
         }
         while let Some(record) = self.ring.next() {
+            bytes += record.len() + RECORD_HEADER;
             match records::decode(&record) {
                 Some(event) => on_event(event),
                 None => self.malformed += 1,
             }
         }
-        Ok(())
+        Ok(bytes as f64 / self.ring_bytes)
     }
 
     /// The state of the hooks, asked of the kernel.

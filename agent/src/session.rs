@@ -10,7 +10,7 @@ use std::time::Duration;
 use stormdrill_core::edge::{EdgeId, EdgeSpec};
 use stormdrill_core::event::ProbeEvent;
 use stormdrill_core::result::{DataQuality, Missed};
-
+use stormdrill_core::sampling::{Change, DEFAULT_BUDGET, Sampler, Taken};
 use stormdrill_core::track::ledger::Ledger;
 use stormdrill_core::track::roster::Listed;
 use stormdrill_core::track::{TrackConfig, Tracker};
@@ -22,6 +22,9 @@ use crate::probe::{Attached, Probe, ProbeError, Snapshot};
 /// How long after an epoch ended its counts are read: far longer than any hook runs.
 const SETTLE_NS: u64 = 20_000_000;
 
+/// Where another budget than the usual one is found.
+const BUDGET: &str = "STORMDRILL_EVENTS_PER_SECOND";
+
 /// A window that the kernel no longer counts under.
 #[derive(Debug, Clone, Copy)]
 struct Closing {
@@ -30,6 +33,7 @@ struct Closing {
     phase: Option<PhaseName>,
     start_ns: u64,
     end_ns: u64,
+    sampling: f64,
 }
 
 /// An observation that has ended.
@@ -57,6 +61,8 @@ pub struct Session {
     open: Option<(PhaseName, u64)>,
     closing: Vec<Closing>,
     lost_before: u64,
+    sampler: Sampler,
+    taken: Taken,
 }
 
 impl Session {
@@ -64,6 +70,7 @@ impl Session {
     #[must_use]
     pub fn new(probe: Probe, edges: &[EdgeSpec], config: TrackConfig) -> Self {
         let config = TrackConfig { wall_origin_ns: config.wall_origin_ns.or_else(clock::wall_origin_ns), ..config };
+        let sampler = Sampler::new(budget(), config.retry_within_ns);
         Self {
             probe,
             tracker: Tracker::new(edges, config),
@@ -74,6 +81,8 @@ impl Session {
             open: None,
             closing: Vec::new(),
             lost_before: 0,
+            sampler,
+            taken: Taken::default(),
         }
     }
 
@@ -98,10 +107,13 @@ impl Session {
     }
 
     fn advance(&mut self) -> Result<u64, ProbeError> {
-        let at_ns = self.probe.set_epoch(self.epoch.wrapping_add(1))?;
+        let change = self.sampler.border(clock::monotonic_ns());
+        let at_ns = self.probe.set_epoch_and_tell(self.epoch.wrapping_add(1), self.sampler.told())?;
+        self.changed(change, at_ns);
+        let sampling = self.sampler.mean_share(at_ns);
         // What was counted outside of any window is closed too: its slot will be used again.
         let (phase, start_ns) = self.open.map_or((None, at_ns), |(phase, start_ns)| (Some(phase), start_ns));
-        self.closing.push(Closing { epoch: self.epoch, phase, start_ns, end_ns: at_ns });
+        self.closing.push(Closing { epoch: self.epoch, phase, start_ns, end_ns: at_ns, sampling });
         self.epoch = self.epoch.wrapping_add(1);
         Ok(at_ns)
     }
@@ -111,14 +123,46 @@ impl Session {
     /// # Errors
     /// When the ring buffer or the counters cannot be read.
     pub fn poll(&mut self) -> Result<(), ProbeError> {
-        let tracker = &mut self.tracker;
-        self.probe.drain(|event: ProbeEvent| tracker.on_event(event))?;
+        let (tracker, mut events) = (&mut self.tracker, 0);
+        let fill = self.probe.drain(|event: ProbeEvent| {
+            events += 1;
+            tracker.on_event(event);
+        })?;
+        self.taken.events += events;
+        self.taken.fill = fill;
         let now_ns = clock::monotonic_ns();
+        self.sample(now_ns)?;
         while self.closing.first().is_some_and(|c| now_ns.saturating_sub(c.end_ns) >= SETTLE_NS) {
             let closing = self.closing.remove(0);
             self.settle(closing)?;
         }
         Ok(())
+    }
+
+    /// Has fewer identities told if the events are too many, or others where no window ends.
+    fn sample(&mut self, now_ns: u64) -> Result<(), ProbeError> {
+        if self.sampler.is_due(now_ns) {
+            self.taken.left_out = self.probe.left_out()?;
+        }
+        let change = self.sampler.taken(self.taken, now_ns);
+        if change.is_some() {
+            let at_ns = self.probe.tell(self.sampler.told())?;
+            self.changed(change, at_ns);
+        }
+        Ok(())
+    }
+
+    /// Of those that are told from now on, nothing is known.
+    fn changed(&mut self, change: Option<Change>, at_ns: u64) {
+        if change == Some(Change::Others) {
+            self.tracker.warm_up(at_ns);
+        }
+    }
+
+    /// The share of the identities that is told now.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        self.sampler.share()
     }
 
     fn settle(&mut self, closing: Closing) -> Result<(), ProbeError> {
@@ -138,6 +182,7 @@ impl Session {
                 counts,
                 status,
                 events_lost: lost.saturating_sub(self.lost_before),
+                sampling: closing.sampling,
             });
         }
         self.lost_before = lost;
@@ -186,11 +231,13 @@ impl Session {
     /// When the kernel's health counters cannot be read.
     pub fn quality(&mut self) -> Result<DataQuality, ProbeError> {
         let health = self.probe.snapshot()?.health;
+        // Of what is always told, such as HTTP/2, nothing is left out whatever the share.
+        let sampling = if self.probe.left_out()? > 0 { self.sampler.least_share() } else { 1.0 };
         let stats = self.tracker.stats();
         let mismatches = stats.mismatches;
         Ok(DataQuality {
             events_lost: health.events_lost,
-            sampling: 1.0,
+            sampling,
             unknown_role_connections: health.unknown_role_connections,
             unparsed_connections: health.unparsed_connections,
             missed: Missed {
@@ -232,6 +279,12 @@ impl Session {
     pub const fn edges(&self) -> usize {
         self.edges
     }
+}
+
+/// Events a second that are taken in: see docs/retries.md.
+fn budget() -> u64 {
+    let given = std::env::var(BUDGET).ok();
+    given.and_then(|text| text.parse().ok()).filter(|budget| *budget > 0).unwrap_or(DEFAULT_BUDGET)
 }
 
 /// Responses by code of each edge, in the slot of an epoch.

@@ -31,6 +31,8 @@ pub mod retry;
 
 pub mod track;
 
+pub mod sampling;
+
 pub mod stats;
 
 pub mod judge;

@@ -21,6 +21,8 @@ mod heading;
 
 mod statements;
 
+mod warm_up;
+
 pub mod burst;
 
 pub mod redis;
@@ -180,6 +182,12 @@ impl Tracker {
     /// Events were lost: compression that builds on them cannot be followed any more.
     pub fn on_loss(&mut self) {
         self.connections.streams.forget();
+    }
+
+    /// From `at_ns` on, identities are told that were not told before: what they did before is not known. Until that cannot matter any more, attempts are
+    /// followed and not counted.
+    pub fn warm_up(&mut self, at_ns: u64) {
+        self.connections.warm_ups.begin(at_ns, at_ns.saturating_add(self.config.retry_within_ns));
     }
 
     /// The kernel closed a window. Windows are closed in the order of their epochs.

@@ -165,6 +165,8 @@ pub struct KernelWindow {
     pub status: Vec<BTreeMap<u16, u64>>,
     /// Events that the ring buffer had no room for.
     pub events_lost: u64,
+    /// The share of the identities of which events were sent and counted, 0 to 1.
+    pub sampling: f64,
 }
 
 /// Retries by the evidence that they were recognised with.
@@ -297,6 +299,8 @@ pub struct Window {
     pub edges: Vec<EdgeWindow>,
     /// Events that the ring buffer had no room for, in this window.
     pub events_lost: u64,
+    /// The share of the identities of which events were sent and counted, 0 to 1, in the mean of the window's time: see [`crate::sampling`].
+    pub sampling: f64,
 }
 
 impl Window {
@@ -305,6 +309,14 @@ impl Window {
     #[expect(clippy::cast_precision_loss, reason = "a window is far shorter than 2^52 ns")]
     pub fn seconds(&self) -> f64 {
         self.end_ns.saturating_sub(self.start_ns) as f64 / 1e9
+    }
+
+    /// The share of an edge's requests that events are to be expected of: all of HTTP/2's.
+    #[must_use]
+    pub fn sampling_of(&self, edge: usize) -> f64 {
+        let is_http2 = |protocol: &Protocol| matches!(protocol, Protocol::Http2 | Protocol::Grpc);
+        let always = self.edges.get(edge).is_some_and(|edge| !edge.protocols.is_empty() && edge.protocols.keys().all(is_http2));
+        if always { 1.0 } else { self.sampling }
     }
 
     /// The edge's part of the window.

@@ -95,8 +95,10 @@ pub struct Settings {
     pub flags: u32,
     /// Rules in use.
     pub rules: u32,
-    /// Must be zero.
-    pub reserved: u32,
+    /// Which identities are told: those whose number, moved on by `turn`, is not above it; see [`crate::sampling`].
+    pub share: u32,
+    /// See `share`.
+    pub turn: u32,
 }
 
 impl Settings {
@@ -106,6 +108,8 @@ impl Settings {
     pub const LISTED: u32 = 2;
     /// Plaintext of TLS connections is read: one is counted as TLS only when it has turned out that its own is not.
     pub const READS_TLS: u32 = 4;
+    /// Some identities are, or were, left out: `share` and `turn` are looked at.
+    pub const SAMPLES: u32 = 8;
 }
 
 /// The rules map has one element, so that matching costs one look-up.
@@ -168,8 +172,10 @@ pub mod health {
     pub const UNKNOWN_ROLE: u32 = 6;
     /// No longer counted: heads were assumed complete where a part had passed out of order.
     pub const ASSUMED_HEADS: u32 = 7;
+    /// Requests of which nothing was told, since their identity was left out.
+    pub const LEFT_OUT: u32 = 8;
     /// Number of counters.
-    pub const COUNT: u32 = 8;
+    pub const COUNT: u32 = 9;
 }
 
 /// Kinds of ring-buffer records.
@@ -309,7 +315,7 @@ pub const HEAD_CAPTURE: u32 = 2048;
 const _: () = {
     assert!(size_of::<EdgeRule>() == 40);
     assert!(size_of::<Rules>() == 40 * MAX_NAMED_EDGES);
-    assert!(size_of::<Settings>() == 16);
+    assert!(size_of::<Settings>() == 20);
     assert!(size_of::<EdgeCounters>() == 96 + 8 * protocol::COUNT + 8 * STATUS_CODES);
     assert!(core::mem::offset_of!(EdgeCounters, status) == 96 + 8 * protocol::COUNT);
     assert!(size_of::<EventHeader>() == 40);

@@ -157,3 +157,5 @@ impl Book {
 }
 
 const _: () = assert!(size_of::<Conn>() == 200 && size_of::<Book>() == 64);
+// Where the kernel programs look for what is with the flows, given a book.
+const _: () = assert!(core::mem::offset_of!(Conn, flows) == 0 && core::mem::offset_of!(Conn, book) == 2 * size_of::<Flow>());

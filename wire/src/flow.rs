@@ -28,6 +28,9 @@ pub struct Flow {
     pub flags: u8,
     /// The stretch that is being read.
     pub stretch: Stretch,
+    /// Requests of which nothing is told, by the lower bits of their numbers: the first half of 64 is with the requests, the second with the
+    /// responses. Request side, both of them.
+    pub left_out: u32,
 }
 
 /// A stretch of a stream that is being read. It lies in the connection's memory and not in registers for the sake of the
@@ -46,7 +49,7 @@ pub struct Stretch {
     /// [`Stretch::SEGMENT`] or [`Stretch::RING`].
     pub source: u32,
     /// For the kernel programs, to store what the verifier shall forget.
-    pub scratch: u64,
+    pub scratch: u32,
 }
 
 impl Stretch {
@@ -89,6 +92,7 @@ impl Flow {
             stored: 0,
             flags: 0,
             stretch: Stretch { start: 0, end: 0, cursor: 0, loaded: 0, source: 0, scratch: 0 },
+            left_out: 0,
         }
     }
 

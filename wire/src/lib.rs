@@ -21,3 +21,4 @@ pub mod recogniser;
 pub mod redis;
 pub mod replay;
 pub mod ring;
+pub mod sampling;

@@ -171,6 +171,7 @@ async fn count(
         end_ns: start_ns,
         edges: vec![Default::default(); edges.len()],
         events_lost: 0,
+        sampling: 1.0,
     };
     let mut poll = tokio::time::interval(POLL);
     poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -15,7 +15,7 @@ use stormdrill_core::window::{EdgeCounts, PhaseName, Recognised, Window, grown};
 use thiserror::Error;
 
 use crate::host::{self, ScopeError};
-use crate::metrics::{EdgeLabel, Metrics};
+use crate::metrics::{EdgeLabel, Metrics, Sampled};
 use crate::probe::{Probe, ProbeConfig, ProbeError, Snapshot};
 use crate::report::log::chain;
 use crate::session::Session;
@@ -167,9 +167,9 @@ impl Observer {
     }
 
     fn window(&mut self, window: &Window) {
-        for (label, edge) in self.labels.iter_mut().zip(&window.edges) {
+        for (at, (label, edge)) in self.labels.iter_mut().zip(&window.edges).enumerate() {
             self.metrics.speaks(label, &Recognised::default(), &edge.protocols);
-            self.metrics.requests(label, edge);
+            self.metrics.requests(label, edge, window.sampling_of(at));
         }
         *self.latest.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(WindowView::of(window, &self.observe.edges));
     }
@@ -192,6 +192,7 @@ impl Observer {
         }
         self.metrics.lost(grown(snapshot.health.events_lost, self.lost));
         self.lost = snapshot.health.events_lost;
+        self.metrics.sampled(Sampled::Constantly, self.session.share());
         self.metrics.unknown_role(snapshot.health.unknown_role_connections);
         let attached = self.session.attached();
         self.metrics.attached(attached);

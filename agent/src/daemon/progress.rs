@@ -12,7 +12,7 @@ use stormdrill_core::window::{PhaseName, Window, grown};
 use super::log::EventLog;
 use crate::clock;
 use crate::driver::Progress;
-use crate::metrics::{EdgeLabel, Metrics};
+use crate::metrics::{EdgeLabel, Metrics, Sampled};
 
 /// Where a running drill is.
 #[derive(Debug)]
@@ -98,12 +98,13 @@ impl Progress for Reporter {
     fn window(&mut self, window: &Window) {
         self.lost += window.events_lost;
         self.metrics.lost(window.events_lost);
-        for (label, edge) in self.labels.iter_mut().zip(&window.edges) {
+        self.metrics.sampled(Sampled::InADrill, window.sampling);
+        for (at, (label, edge)) in self.labels.iter_mut().zip(&window.edges).enumerate() {
             if let Some(label) = label {
                 self.metrics.speaks(label, &edge.counts.recognised, &edge.protocols);
                 self.metrics.count(label, &edge.counts);
                 self.metrics.answers(label, &edge.kernel_status, edge.counts.ok, edge.counts.errors);
-                self.metrics.requests(label, edge);
+                self.metrics.requests(label, edge, window.sampling_of(at));
             }
         }
         let view = WindowView::of(window, &self.live.edges);
@@ -132,6 +133,7 @@ impl Progress for Reporter {
 
 impl Drop for Reporter {
     fn drop(&mut self) {
+        self.metrics.sampled(Sampled::InADrill, 1.0);
         for label in self.labels.iter().flatten() {
             self.metrics.unobserved(label);
         }

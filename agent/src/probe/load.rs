@@ -14,6 +14,7 @@ use aya::{Ebpf, EbpfError, EbpfLoader};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use stormdrill_core::edge::{EdgeSpec, Protocol};
 use stormdrill_wire::abi::{Rules, Settings};
+use stormdrill_wire::sampling::EVERYTHING;
 
 use super::hooks::{Hook, Hooks};
 use super::tls::{Tls, TlsError};
@@ -96,7 +97,7 @@ pub(super) fn attach(config: &ProbeConfig<'_>, reads: Reads) -> Result<Probe, Pr
 
     let count = u32::try_from(config.edges.len()).unwrap_or(u32::MAX);
     let events = if config.events { Settings::EVENTS } else { 0 };
-    let current = Settings { epoch: 0, flags: events, rules: count, reserved: 0 };
+    let current = Settings { epoch: 0, flags: events, rules: count, share: EVERYTHING, turn: 0 };
     let mut settings: Array<MapData, Settings> = take(&mut object, "SETTINGS")?;
     settings.set(0, current, 0).map_err(map("SETTINGS"))?;
     let mut rule_map: Array<MapData, Rules> = take(&mut object, "RULES")?;
@@ -147,6 +148,7 @@ pub(super) fn attach(config: &ProbeConfig<'_>, reads: Reads) -> Result<Probe, Pr
         counters: take::<PerCpuArray<_, _>>(&mut object, "COUNTERS")?,
         health: take::<PerCpuArray<_, _>>(&mut object, "HEALTH")?,
         ring: take::<RingBuf<_>>(&mut object, "EVENTS")?,
+        ring_bytes: f64::from(config.ring_bytes.max(1)),
         malformed: 0,
         edges: config.edges.len(),
         _chains: chains,

@@ -121,10 +121,7 @@ pub(super) fn read(
         slots.push(edge_counts);
         status.push(edge_status);
     }
-    let one = |index| -> Result<u64, ProbeError> {
-        let values = health.get(&index, 0).map_err(|source| ProbeError::Map { map: "HEALTH", source })?;
-        Ok(values.iter().sum())
-    };
+    let one = |index| health_of(health, index);
     let health = Health {
         events_lost: one(health::EVENTS_LOST)?,
         unparsed_connections: one(health::UNPARSED_CONNECTIONS)?,
@@ -137,6 +134,12 @@ pub(super) fn read(
         records_malformed,
     };
     Ok(Snapshot { at_ns: clock::monotonic_ns(), health, slots, status, other })
+}
+
+/// One of the health counters.
+pub(super) fn health_of(health: &PerCpuArray<MapData, u64>, index: u32) -> Result<u64, ProbeError> {
+    let values = health.get(&index, 0).map_err(|source| ProbeError::Map { map: "HEALTH", source })?;
+    Ok(values.iter().sum())
 }
 
 fn edge_values(counters: &PerCpuArray<MapData, EdgeCounters>, slot: u32, edge: u32) -> Result<PerCpuValues<EdgeCounters>, ProbeError> {

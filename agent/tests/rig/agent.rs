@@ -99,6 +99,17 @@ impl Agent {
     pub(crate) fn observe_with(&self, ingress: &[String], downstream: &[String], arguments: &[&str]) -> Observation {
         let mut command = self.command(&["observe"]);
         command.args(arguments);
+        Self::observing(command, ingress, downstream)
+    }
+
+    /// The same with a budget of events a second.
+    pub(crate) fn observe_within(&self, events: u32, ingress: &[String], downstream: &[String]) -> Observation {
+        let mut command = self.command(&["observe"]);
+        command.env("STORMDRILL_EVENTS_PER_SECOND", events.to_string());
+        Self::observing(command, ingress, downstream)
+    }
+
+    fn observing(mut command: Command, ingress: &[String], downstream: &[String]) -> Observation {
         for edge in ingress {
             command.arg("--ingress").arg(edge);
         }
@@ -163,6 +174,11 @@ impl Drill {
 }
 
 impl Observation {
+    /// Waits until one more window is final.
+    pub(crate) fn wait_for_window(&mut self) {
+        self.process.wait_for("  all ");
+    }
+
     /// Ends it and gives its JSON.
     pub(crate) fn end(self) -> Value {
         self.process.signal(Signal::SIGINT);

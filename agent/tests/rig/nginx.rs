@@ -26,6 +26,11 @@ impl Nginx {
         Self::start("", "return 200 \"hello\\n\";")
     }
 
+    /// One that answers so, by directives of a location.
+    pub(crate) fn answering(location: &str) -> Self {
+        Self::start("", location)
+    }
+
     /// One that asks a backend, over connections that it keeps.
     pub(crate) fn gateway(backend: &Self) -> Self {
         let upstream = format!("upstream backend {{ server 127.0.0.1:{}; keepalive 64; }}", backend.port);

@@ -16,7 +16,32 @@ pub(crate) fn overrule(
     verdict: Verdict,
     reason: Option<String>,
 ) -> (Verdict, Option<String>) {
-    let basis = match metric {
+    let basis = basis(metric);
+    if let Some(broken) = health::broken(phase, basis, used, evidence) {
+        return (Verdict::Invalid, Some(broken));
+    }
+    let doubts = [
+        (Verdict::Invalid, health::overloaded(evidence.load)),
+        (Verdict::Invalid, hidden::behind_the_socket(metric, phase, edge, evidence)),
+        (Verdict::Vacuous, if phase == PhaseName::Baseline { None } else { effect::untested(metric, edge, evidence) }),
+    ];
+    let Some((doubted, doubt)) = doubts.into_iter().find_map(|(verdict, doubt)| Some((verdict, doubt?))) else {
+        return match arrivals::missing(metric, edge, phase, evidence) {
+            Some(missing) if verdict == Verdict::Pass => (Verdict::Inconclusive, Some(missing)),
+            _ => (verdict, reason),
+        };
+    };
+    if verdict == Verdict::Fail {
+        // A limit that was broken is broken, whatever else went wrong.
+        let reason = reason.map_or_else(|| doubt.clone(), |reason| format!("{reason}; and {doubt}"));
+        return (Verdict::Fail, Some(reason));
+    }
+    (doubted, Some(doubt))
+}
+
+/// What a metric rests on.
+pub(crate) const fn basis(metric: Metric) -> Basis {
+    match metric {
         Metric::DownstreamQps
         | Metric::IngressQps
         | Metric::Amplification
@@ -42,25 +67,5 @@ pub(crate) fn overrule(
         | Metric::LateStarts
         | Metric::OrphanWork
         | Metric::Metastable => Basis::Events,
-    };
-    if let Some(broken) = health::broken(phase, basis, used, evidence) {
-        return (Verdict::Invalid, Some(broken));
     }
-    let doubts = [
-        (Verdict::Invalid, health::overloaded(evidence.load)),
-        (Verdict::Invalid, hidden::behind_the_socket(metric, phase, edge, evidence)),
-        (Verdict::Vacuous, if phase == PhaseName::Baseline { None } else { effect::untested(metric, edge, evidence) }),
-    ];
-    let Some((doubted, doubt)) = doubts.into_iter().find_map(|(verdict, doubt)| Some((verdict, doubt?))) else {
-        return match arrivals::missing(metric, edge, phase, evidence) {
-            Some(missing) if verdict == Verdict::Pass => (Verdict::Inconclusive, Some(missing)),
-            _ => (verdict, reason),
-        };
-    };
-    if verdict == Verdict::Fail {
-        // A limit that was broken is broken, whatever else went wrong.
-        let reason = reason.map_or_else(|| doubt.clone(), |reason| format!("{reason}; and {doubt}"));
-        return (Verdict::Fail, Some(reason));
-    }
-    (doubted, Some(doubt))
 }

@@ -29,6 +29,19 @@ pub(crate) enum Effect {
     Failed,
 }
 
+/// Whether events of a share of the requests were kept, of an edge that should have felt a fault none: it cannot be said what it felt.
+fn is_unseen(fault: &FaultOutcome, evidence: &Evidence<'_>) -> bool {
+    [PhaseName::Fault, PhaseName::Baseline].into_iter().any(|phase| {
+        let windows = windows::of_phase(evidence, phase);
+        feeling(fault, evidence).any(|edge| measure::none_kept(edge, &windows))
+    })
+}
+
+/// The edges that may feel a fault: the one that it is aimed at, and those that come in.
+fn feeling<'a>(fault: &'a FaultOutcome, evidence: &'a Evidence<'_>) -> impl Iterator<Item = usize> + 'a {
+    (0..evidence.edges.len()).filter(move |&edge| evidence.edges[edge].name == fault.spec.to || evidence.edges[edge].role == Role::Ingress)
+}
+
 /// How far `fault` came.
 pub(crate) fn of(fault: &FaultOutcome, evidence: &Evidence<'_>) -> Effect {
     if fault.counts.hit == 0 {
@@ -39,8 +52,7 @@ pub(crate) fn of(fault: &FaultOutcome, evidence: &Evidence<'_>) -> Effect {
     }
     let during = windows::of_phase(evidence, PhaseName::Fault);
     let baseline = windows::of_phase(evidence, PhaseName::Baseline);
-    let felt = (0..evidence.edges.len())
-        .filter(|&edge| evidence.edges[edge].name == fault.spec.to || evidence.edges[edge].role == Role::Ingress)
+    let felt = feeling(fault, evidence)
         .map(|edge| {
             // A connection that never came about keeps a try from becoming an attempt: nothing else shows what loss does to handshakes.
             let failed = rose(measure::shares::failed_tries(edge, &during), measure::shares::failed_tries(edge, &baseline));
@@ -99,7 +111,8 @@ pub(crate) fn untested(metric: Metric, edge: &EdgeSpec, evidence: &Evidence<'_>)
     let mut reasons = Vec::new();
     for fault in evidence.faults.iter().filter(|fault| !has_own || own(fault)) {
         let effect = of(fault, evidence);
-        if effect >= needed(metric, &fault.spec.kind) {
+        // What was not seen may have been felt, if anything was hit.
+        if effect >= needed(metric, &fault.spec.kind) || (effect > Effect::Missed && is_unseen(fault, evidence)) {
             return None;
         }
         reasons.push(reason(fault, effect));

@@ -6,11 +6,12 @@
 //! (1982)), which needs no correction.
 
 use crate::expectation::Metric;
+use crate::judge::health::Basis;
 use crate::judge::limit::{Limit, Outcome};
 use crate::judge::measure::{Gap, Scene};
 use crate::judge::sample::Sample;
 use crate::judge::wording::{apart, quantity};
-use crate::judge::{ALPHA, FEWEST_ATTEMPTS, Verdict, measure};
+use crate::judge::{ALPHA, FEWEST_ATTEMPTS, Verdict, doubt, measure};
 use crate::stats::Tails;
 use crate::window::Window;
 
@@ -65,7 +66,23 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
         );
         return outcome(Verdict::Inconclusive, Some(reason));
     }
+    let unseen = unseen(limit.metric, scene);
+    if unseen > 0 {
+        let reason = format!(
+            "the windows that were seen are within the limit, but of {unseen} of {} no event of this edge was kept at this rate",
+            scene.judged.len()
+        );
+        return outcome(Verdict::Inconclusive, Some(reason));
+    }
     outcome(Verdict::Pass, None)
+}
+
+/// Windows with requests of which events would have told, and did not.
+fn unseen(metric: Metric, scene: Scene<'_>) -> usize {
+    match doubt::basis(metric) {
+        Basis::Counts => 0,
+        Basis::Events => scene.judged.iter().filter(|window| measure::none_kept(scene.edge, &[window])).count(),
+    }
 }
 
 /// What a window without a number says of the whole.

@@ -73,7 +73,7 @@ fn lost(used: &[&Window]) -> Option<String> {
 
 fn is_lossy(window: &Window) -> bool {
     let requests: u64 = window.edges.iter().map(|edge| edge.counts.requests).sum();
-    window.events_lost as f64 > MOST_LOST * requests as f64
+    window.events_lost as f64 > MOST_LOST * window.sampling * requests as f64
 }
 
 /// What was wrong with the load, if anything.

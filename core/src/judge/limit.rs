@@ -138,6 +138,12 @@ impl Limit {
     }
 
     fn undecided(self, sample: &Sample, observed: f64, interval: Interval) -> String {
+        if interval.hi == f64::INFINITY && matches!(sample, Sample::Exact { .. }) {
+            return format!(
+                "{} is what was seen, but events of only a share of the requests were kept at this rate, so that there may have been more",
+                quantity(observed, self.unit()),
+            );
+        }
         let cannot = format!(
             "{} ({}) cannot be told from the limit of {}",
             quantity(observed, self.unit()),

@@ -59,6 +59,10 @@ pub(crate) enum Gap {
         .0 % 10
     )]
     TooAlike(u32),
+    #[error("at this rate events of a share of the requests are kept, and of the {0} phase of none of this edge: longer phases would tell")]
+    NoneKept(&'static str),
+    #[error("how retries crowd cannot be told from a share of them, and events of only {}% of the requests were kept", .0)]
+    OfAShare(u32),
     #[error(
         "{unread} of {of} requests could be compared with none, as on HTTP/2 connections that were open before the drill: have retries marked, or the connections made anew"
     )]
@@ -123,12 +127,17 @@ pub(crate) fn absolute(metric: Metric, scene: Scene<'_>) -> Result<Sample, Gap> 
         Metric::Amplification => amplification(scene),
         Metric::DownstreamPerIngress => attempts_per_ingress(scene),
         Metric::Latency { quantile } => {
-            let times = Times::to_answer(of_edge(scene.edge, windows).map(|(_, edge)| edge));
+            let times = answered(scene.edge, windows);
             if times.is_empty() { Err(unanswered(scene.edge, windows, scene.phase)) } else { Ok(Sample::Latency { times, quantile }) }
         }
-        Metric::Goodput => Ok(Sample::Rate { tally: good_tally(scene.edge, windows), phi: burstiness(scene) }),
-        Metric::ExplicitFailureRatio => explicit_share(scene.edge, windows).map(Sample::Share).ok_or(Gap::NoFailure(scene.phase)),
-        Metric::AttemptsMax => Ok(exact(f64::from(of_edge(scene.edge, windows).map(|(_, counts)| counts.attempts_max).max().unwrap_or(0)))),
+        Metric::Goodput => Ok(Sample::Rate { tally: good_tally(scene.edge, windows, scene.phase)?, phi: burstiness(scene) }),
+        Metric::ExplicitFailureRatio => {
+            explicit_share(scene.edge, windows).map(Sample::Share).ok_or_else(|| unfailed(scene.edge, windows, scene.phase))
+        }
+        Metric::AttemptsMax => {
+            let most = of_edge(scene.edge, windows).map(|(_, counts)| counts.attempts_max).max().unwrap_or(0);
+            Ok(at_least(scene, f64::from(most)))
+        }
         Metric::LayersRetrying => Ok(layers::retrying(scene)),
         Metric::CostPerSuccess => {
             success_share(scene.edge, windows).map(Sample::Cost).ok_or_else(|| unanswered(scene.edge, windows, scene.phase))
@@ -144,20 +153,21 @@ pub(crate) fn absolute(metric: Metric, scene: Scene<'_>) -> Result<Sample, Gap> 
             if tally.exposure > 0.0 { Ok(Sample::Rate { tally, phi: 1.0 }) } else { Err(Gap::NoTraffic(scene.phase)) }
         }
         Metric::RetryRatio { of } => retrying::share(scene, windows, of, scene.phase).map(Sample::Share),
-        Metric::NonIdempotentRetries => Ok(exact(retrying::count(scene, |edge| edge.non_idempotent_retries))),
-        Metric::NonretryableRetries => Ok(exact(retrying::count(scene, |edge| edge.nonretryable_retries))),
-        Metric::RetryAfterViolations => Ok(exact(retrying::count(scene, |edge| edge.retry_after_violations))),
+        Metric::NonIdempotentRetries => Ok(at_least(scene, retrying::count(scene, |edge| edge.non_idempotent_retries))),
+        Metric::NonretryableRetries => Ok(at_least(scene, retrying::count(scene, |edge| edge.nonretryable_retries))),
+        Metric::RetryAfterViolations => Ok(at_least(scene, retrying::count(scene, |edge| edge.retry_after_violations))),
         Metric::BackoffJitter => retrying::jitter(scene),
         Metric::RetryPeakToMean => retrying::peak_to_mean(scene),
-        Metric::LateStarts => retrying::of_deadlines(scene, |edge| edge.late_starts as f64).map(exact),
-        Metric::OrphanWork => retrying::of_deadlines(scene, |edge| edge.orphan_ns as f64 / 1e9).map(exact),
+        Metric::LateStarts => retrying::of_deadlines(scene, |edge| edge.late_starts as f64).map(|value| at_least(scene, value)),
+        Metric::OrphanWork => retrying::of_deadlines(scene, |edge| edge.orphan_ns as f64 / 1e9).map(|value| at_least(scene, value)),
         Metric::SuccessRatio => {
             success_share(scene.edge, windows).map(Sample::Share).ok_or_else(|| unanswered(scene.edge, windows, scene.phase))
         }
         Metric::FailureLatency { quantile } => {
-            let times = Times::to_failure(of_edge(scene.edge, windows).map(|(_, edge)| edge));
+            let times = failed(scene.edge, windows);
             if times.is_empty() {
-                return Err(if attempts(scene.edge, windows) > 0 { Gap::NoFailure(scene.phase) } else { Gap::NoTraffic(scene.phase) });
+                let is_seen = attempts(scene.edge, windows) > 0;
+                return Err(if is_seen { Gap::NoFailure(scene.phase) } else { unseen(scene.edge, windows, scene.phase) });
             }
             Ok(Sample::Latency { times, quantile })
         }
@@ -187,11 +197,11 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
         }
         Metric::Amplification | Metric::DownstreamPerIngress => amplification(scene),
         Metric::Goodput => {
-            let base = good_tally(edge, scene.baseline);
+            let base = good_tally(edge, scene.baseline, "baseline")?;
             if base.count <= 0.0 {
                 return Err(Gap::ZeroBaseline);
             }
-            Ok(Sample::RateRatio { judged: good_tally(edge, scene.judged), base, phi: burstiness(scene) })
+            Ok(Sample::RateRatio { judged: good_tally(edge, scene.judged, scene.phase)?, base, phi: burstiness(scene) })
         }
         Metric::ConnectionsOpened => {
             let tally = |windows: &[&Window]| Tally { count: connecting::opened(edge, windows) as f64, exposure: seconds(windows) };
@@ -201,11 +211,8 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
             }
             Ok(Sample::RateRatio { judged: tally(scene.judged), base, phi: 1.0 })
         }
-        Metric::Latency { quantile } => {
-            let times = |windows: &[&Window]| Times::to_answer(of_edge(edge, windows).map(|(_, counts)| counts));
-            latency_ratio(times(scene.judged), times(scene.baseline), quantile)
-                .ok_or_else(|| unanswered(edge, scene.judged, scene.phase))?
-        }
+        Metric::Latency { quantile } => latency_ratio(answered(edge, scene.judged), answered(edge, scene.baseline), quantile, scene)
+            .ok_or_else(|| unanswered(edge, scene.judged, scene.phase))?,
         Metric::ExplicitFailureRatio
         | Metric::AttemptsMax
         | Metric::LayersRetrying
@@ -246,17 +253,28 @@ pub(crate) fn over_baseline(metric: Metric, scene: Scene<'_>) -> Result<Sample, 
             }
             Ok(Sample::ShareRatio { judged, base })
         }
-        Metric::FailureLatency { quantile } => {
-            let times = |windows: &[&Window]| Times::to_failure(of_edge(edge, windows).map(|(_, counts)| counts));
-            latency_ratio(times(scene.judged), times(scene.baseline), quantile).ok_or(Gap::NoFailure(scene.phase))?
-        }
+        Metric::FailureLatency { quantile } => latency_ratio(failed(edge, scene.judged), failed(edge, scene.baseline), quantile, scene)
+            .ok_or_else(|| unfailed(edge, scene.judged, scene.phase))?,
     }
 }
 
+/// Times to the answer.
+fn answered(edge: usize, windows: &[&Window]) -> Times {
+    Times::to_answer(of_edge(edge, windows).map(|(_, counts)| counts)).weighing(weight(edge, windows))
+}
+
+/// Times to the failure.
+fn failed(edge: usize, windows: &[&Window]) -> Times {
+    Times::to_failure(of_edge(edge, windows).map(|(_, counts)| counts)).weighing(weight(edge, windows))
+}
+
 /// The quantile over the baseline's; `None` if there is nothing to judge.
-fn latency_ratio(judged: Times, base: Times, quantile: f64) -> Option<Result<Sample, Gap>> {
+fn latency_ratio(judged: Times, base: Times, quantile: f64, scene: Scene<'_>) -> Option<Result<Sample, Gap>> {
     if judged.is_empty() {
         return None;
+    }
+    if none_kept(scene.edge, scene.baseline) {
+        return Some(Err(Gap::NoneKept("baseline")));
     }
     if base.longest_seen().is_none_or(|longest| longest == 0) {
         return Some(Err(Gap::ZeroBaseline));
@@ -267,9 +285,14 @@ fn latency_ratio(judged: Times, base: Times, quantile: f64) -> Option<Result<Sam
 /// Why there is no answer to speak of.
 fn unanswered(edge: usize, windows: &[&Window], phase: &'static str) -> Gap {
     match attempts(edge, windows) {
-        0 => Gap::NoTraffic(phase),
+        0 => unseen(edge, windows, phase),
         of => Gap::NoneAnswered { of, phase },
     }
+}
+
+/// Why there is no failure to speak of.
+fn unfailed(edge: usize, windows: &[&Window], phase: &'static str) -> Gap {
+    if none_kept(edge, windows) { Gap::NoneKept(phase) } else { Gap::NoFailure(phase) }
 }
 
 /// Attempts are taken as Poisson given the ingress, which errs on the side of a wider interval.
@@ -288,6 +311,39 @@ fn attempts_per_ingress(scene: Scene<'_>) -> Result<Sample, Gap> {
 /// A number of what was seen, with nothing to estimate.
 const fn exact(value: f64) -> Sample {
     Sample::Exact { value, lo: value, hi: value }
+}
+
+/// A number of what was seen. Where events of a share of the requests were kept, there may be any number of others.
+fn at_least(scene: Scene<'_>, value: f64) -> Sample {
+    let hi = if is_of_a_share(scene.edge, scene.judged) { f64::INFINITY } else { value };
+    Sample::Exact { value, lo: value, hi }
+}
+
+/// The least share of the edge's requests of which events were kept in a window.
+fn kept(edge: usize, windows: &[&Window]) -> f64 {
+    windows.iter().map(|window| window.sampling_of(edge)).fold(1.0, f64::min)
+}
+
+/// Whether events of only a share of the edge's requests were kept.
+pub(crate) fn is_of_a_share(edge: usize, windows: &[&Window]) -> bool {
+    kept(edge, windows) < 1.0
+}
+
+/// How much an attempt counts for in an interval. What was kept are identities, with all their attempts, which fare alike, and nothing is known of those left
+/// out: of a share of the attempts, each counts for that share of one, so that the variance is that of so much less data.
+fn weight(edge: usize, windows: &[&Window]) -> f64 {
+    let (seen, all) = (attempts(edge, windows), requests(edge, windows));
+    if seen > 0 && seen < all && is_of_a_share(edge, windows) { seen as f64 / all as f64 } else { 1.0 }
+}
+
+/// Why nothing was seen of an edge's requests.
+fn unseen(edge: usize, windows: &[&Window], phase: &'static str) -> Gap {
+    if none_kept(edge, windows) { Gap::NoneKept(phase) } else { Gap::NoTraffic(phase) }
+}
+
+/// There were requests, and by design nothing is known of any.
+pub(crate) fn none_kept(edge: usize, windows: &[&Window]) -> bool {
+    requests(edge, windows) > 0 && attempts(edge, windows) == 0 && is_of_a_share(edge, windows)
 }
 
 fn amplification(scene: Scene<'_>) -> Result<Sample, Gap> {
@@ -356,11 +412,15 @@ fn seconds(windows: &[&Window]) -> f64 {
 }
 
 /// Answers without failure over seconds. Outcomes come from events: where those are sampled, so are the seconds.
-fn good_tally(edge: usize, windows: &[&Window]) -> Tally {
+fn good_tally(edge: usize, windows: &[&Window], phase: &'static str) -> Result<Tally, Gap> {
+    if none_kept(edge, windows) {
+        return Err(Gap::NoneKept(phase));
+    }
     let good = success_share(edge, windows).map_or(0.0, |share| share.hits);
-    let (seen, all) = (attempts(edge, windows) as f64, requests(edge, windows) as f64);
+    // The count is of thinned attempts, see `weight`.
+    let (seen, all) = (attempts(edge, windows) as f64 * weight(edge, windows), requests(edge, windows) as f64);
     let kept = if all > 0.0 && seen > 0.0 { (seen / all).min(1.0) } else { 1.0 };
-    Tally { count: good, exposure: seconds(windows) * kept }
+    Ok(Tally { count: good, exposure: seconds(windows) * kept })
 }
 
 /// What the baseline's scatter divides counts by.

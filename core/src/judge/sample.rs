@@ -67,6 +67,11 @@ impl Share {
         Self { hits: hits as f64, of: of as f64, unknown: 0.0, base: RetryBase::All }
     }
 
+    /// The same share of so much less data: `by` times as much.
+    pub(crate) fn thinned(self, by: f64) -> Self {
+        Self { hits: self.hits * by, of: self.of * by, unknown: self.unknown * by, ..self }
+    }
+
     pub(crate) fn estimate(self, tails: Tails, more: f64) -> Estimate {
         let (hits, of, unknown) = (self.hits * more, self.of * more, self.unknown * more);
         // A request without an outcome counts as a miss for the lower end and as a hit for the upper.
@@ -289,7 +294,7 @@ const UNKNOWN: Interval = Interval { lo: 0.0, hi: f64::INFINITY };
 
 /// The quantile in seconds: below, waits ended where they were given up; above, never.
 fn seconds(times: &Times, q: f64, tails: Tails, more: f64) -> Estimate {
-    let imagined = scaled_length(times.len(), more);
+    let imagined = scaled_length(times.len(), more * times.weight());
     let ranks = quantile::bound_ranks(imagined, q, tails);
     let part = |rank: usize| rank as f64 / imagined as f64;
     let lo = ranks.0.map_or(0.0, |rank| times.low(part(rank)));

@@ -19,6 +19,7 @@ mod limits;
 mod metastable;
 mod metrics;
 mod recoveries;
+mod sampled;
 mod samples;
 mod waits;
 
@@ -130,6 +131,7 @@ impl Drill {
             end_ns: start_ns + SECONDS * 1_000_000_000,
             edges: edges.iter().map(|seen| seen.window()).collect(),
             events_lost: 0,
+            sampling: 1.0,
         });
         self
     }

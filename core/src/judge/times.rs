@@ -7,7 +7,7 @@ use crate::stats::quantile;
 use crate::window::{EdgeWindow, Failure};
 
 /// Times in nanoseconds, each list ascending.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Times {
     /// Those that came to an end.
     ended: Vec<u64>,
@@ -15,6 +15,8 @@ pub(crate) struct Times {
     seen: Vec<u64>,
     /// Others of which nothing is known.
     unknown: usize,
+    /// How much each counts for in an interval, up to 1.
+    weight: f64,
 }
 
 impl Times {
@@ -23,7 +25,17 @@ impl Times {
         ended.sort_unstable();
         let mut seen = [&ended, waits].concat();
         seen.sort_unstable();
-        Self { ended, seen, unknown }
+        Self { ended, seen, unknown, weight: 1.0 }
+    }
+
+    /// The same times, each of which counts for less.
+    pub(crate) fn weighing(self, weight: f64) -> Self {
+        Self { weight, ..self }
+    }
+
+    /// See [`Self::weighing`].
+    pub(crate) const fn weight(&self) -> f64 {
+        self.weight
     }
 
     /// Times to the answer in those windows of an edge.
@@ -58,7 +70,7 @@ impl Times {
         }
         ended.sort_unstable();
         seen.sort_unstable();
-        Self { ended, seen, unknown: 0 }
+        Self { ended, seen, unknown: 0, weight: 1.0 }
     }
 
     /// How many there are.

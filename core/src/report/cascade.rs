@@ -135,7 +135,7 @@ pub fn find(run: &Run) -> Vec<Cascade> {
 fn trouble(edge: &Edge) -> Option<Trouble> {
     let (before, during) = (edge.phases.get("baseline")?, edge.phases.get("fault")?);
     let share = |phase: &EdgePhase| {
-        let of = phase.requests as f64;
+        let of = phase.seen() as f64;
         let hits = (phase.failed() as f64).min(of);
         (of > 0.0).then(|| Estimate { value: hits / of, interval: proportion::interval(hits, of, Tails::each(ALPHA)) })
     };
@@ -183,11 +183,17 @@ fn is_own_trend(edge: &Edge, run: &Run) -> bool {
 
 /// Part of the requests added over what the baseline makes one expect that are retries of the edge's own.
 fn retries_of_rise(edge: &Edge, run: &Run) -> f64 {
-    let of = |phase: &str| edge.phases.get(phase).map_or(0, EdgePhase::retried);
+    // Of a share of the attempts, put up to all.
+    let of = |phase: &str| {
+        edge.phases
+            .get(phase)
+            .filter(|phase| phase.seen() > 0)
+            .map_or(0.0, |phase| phase.retried() as f64 * (phase.requests as f64 / phase.seen() as f64))
+    };
     let (base, judged) = (risen::total(&risen::tallies(edge, run, "baseline")), risen::total(&risen::tallies(edge, run, "fault")));
     let times = judged.exposure / base.exposure;
     let added = judged.count - base.count * times;
-    let retried = of("fault") as f64 - of("baseline") as f64 * times;
+    let retried = of("fault") - of("baseline") * times;
     if added > 0.0 { (retried / added).clamp(0.0, 1.0) } else { 0.0 }
 }
 

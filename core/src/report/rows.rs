@@ -111,7 +111,7 @@ pub fn unseen(run: &Run) -> Vec<String> {
     .map(|(count, what)| format!("{count} {what}"))
     .collect();
     if let Some(sampling) = quality.sampling.filter(|sampling| *sampling < 1.0) {
-        phrases.push(format!("events of {} of the requests kept", percent(sampling)));
+        phrases.push(format!("events of {} of the requests kept, by identity: retries, failures and times are theirs", percent(sampling)));
     }
     phrases
 }

@@ -365,7 +365,7 @@ mod tests {
         let retries = Retries { matched, ..Retries::default() };
         let failures = [(Failure::Status, failed)].into_iter().collect();
         let edge = EdgeWindow { attempts, retries, failures, ..EdgeWindow::default() };
-        Window { epoch: 0, phase: PhaseName::Baseline, start_ns: 0, end_ns: 1, edges: vec![edge], events_lost: 0 }
+        Window { epoch: 0, phase: PhaseName::Baseline, start_ns: 0, end_ns: 1, edges: vec![edge], events_lost: 0, sampling: 1.0 }
     }
 
     #[test]

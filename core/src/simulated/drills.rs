@@ -90,7 +90,7 @@ pub(super) fn add(drill: &mut Drill, phase: PhaseName, edges: Vec<Drawn>) {
     let epoch = u32::try_from(drill.windows.len()).unwrap_or(u32::MAX);
     let start_ns = u64::from(epoch) * 10_000_000_000;
     let edges = edges.into_iter().map(Drawn::window).collect();
-    drill.windows.push(Window { epoch, phase, start_ns, end_ns: start_ns + 10_000_000_000, edges, events_lost: 0 });
+    drill.windows.push(Window { epoch, phase, start_ns, end_ns: start_ns + 10_000_000_000, edges, events_lost: 0, sampling: 1.0 });
 }
 
 /// The verdict on a line, as a playbook has it.

@@ -24,6 +24,8 @@ pub(crate) struct Attempt {
     pub(crate) protocol: Protocol,
     /// The epoch in which it started.
     pub(crate) epoch: Epoch,
+    /// It is counted in its window.
+    pub(crate) counts: bool,
     /// When its head was complete, nanoseconds.
     pub(crate) start_ns: u64,
     /// For the recogniser of retries, when it ends.
@@ -111,6 +113,7 @@ mod tests {
             edge: EdgeId(0),
             protocol: Protocol::Http,
             epoch: 0,
+            counts: true,
             start_ns: token,
             ticket: None,
             links: [0; 2],

@@ -30,6 +30,8 @@ pub(crate) struct Opening {
     pub(crate) epoch: Epoch,
     /// When, nanoseconds.
     pub(crate) at_ns: u64,
+    /// It is counted: what may have come before it was seen.
+    pub(crate) counts: bool,
 }
 
 /// What is kept of an attempt that started, until it ends.

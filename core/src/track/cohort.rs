@@ -114,6 +114,9 @@ impl Cohorts {
 
     /// Books an attempt that starts; its outcome is to follow.
     pub(crate) fn start(&mut self, opening: &Opening, finding: &Finding, waited: Waited) {
+        if !opening.counts {
+            return;
+        }
         let Some(cohort) = self.at(opening.epoch) else {
             self.misfits.attempts += 1;
             return;
@@ -135,6 +138,9 @@ impl Cohorts {
 
     /// Books how an attempt ended.
     pub(crate) fn end(&mut self, attempt: &Attempt, outcome: Outcome, at_ns: u64, orphan_ns: u64) {
+        if !attempt.counts {
+            return;
+        }
         let Some(cohort) = self.cohorts.get_mut(&attempt.epoch) else {
             self.misfits.outcomes += 1;
             return;
@@ -209,7 +215,7 @@ impl Cohorts {
         let mut cohort = self.cohorts.remove(&epoch)?;
         // Nearly always there is none, and then the others need not be looked through.
         let unanswered = (cohort.open > 0).then_some(open).into_iter().flatten();
-        for attempt in unanswered.filter(|attempt| attempt.epoch == epoch) {
+        for attempt in unanswered.filter(|attempt| attempt.epoch == epoch && attempt.counts) {
             let age_ns = at_ns.saturating_sub(attempt.start_ns);
             let Some(book) = cohort.edges.get_mut(usize::from(attempt.edge.0)) else { continue };
             book.waited_ns.push(age_ns);
@@ -217,14 +223,14 @@ impl Cohorts {
                 book.fail(Failure::Hang, age_ns);
             }
         }
-        let KernelWindow { epoch, phase, start_ns, end_ns, counts, mut status, events_lost } = cohort.closed?;
+        let KernelWindow { epoch, phase, start_ns, end_ns, counts, mut status, events_lost, sampling } = cohort.closed?;
         status.resize(cohort.edges.len().max(status.len()), BTreeMap::new());
         let mut edges = Vec::with_capacity(cohort.edges.len());
         for ((at, book), kernel_status) in cohort.edges.into_iter().enumerate().zip(status) {
             self.misfits.durations += book.latency_ns.left_out() + book.failure_latency_ns.left_out();
             edges.push(book.window(counts.get(at).copied().unwrap_or_default(), kernel_status));
         }
-        Some(Window { epoch, phase, start_ns, end_ns, edges, events_lost })
+        Some(Window { epoch, phase, start_ns, end_ns, edges, events_lost, sampling })
     }
 
     /// What fitted nowhere.

@@ -182,6 +182,7 @@ mod tests {
             edge: EdgeId(0),
             protocol: Protocol::Http,
             epoch: 0,
+            counts: true,
             start_ns: 0,
             ticket: None,
             links: [0; 2],

@@ -24,6 +24,7 @@ use crate::track::queue::AgeQueue;
 use crate::track::statements::Statements;
 use crate::track::stats::Mismatches;
 use crate::track::streams::AllStreams;
+use crate::track::warm_up::WarmUps;
 use crate::track::{http, mysql, postgres, redis};
 use crate::window::Failure;
 
@@ -87,6 +88,7 @@ pub(crate) struct Connections {
     cap: usize,
     attempt_cap: usize,
     pub(super) marker: Option<MarkerHeader>,
+    pub(super) warm_ups: WarmUps,
 }
 
 impl Connections {
@@ -106,6 +108,7 @@ impl Connections {
             cap: cap.max(1),
             attempt_cap: attempt_cap.max(1),
             marker,
+            warm_ups: WarmUps::default(),
         }
     }
 
@@ -307,8 +310,9 @@ impl Connections {
         let connection = self.connection(place, books);
         let (edge, caller) = (connection.edge, connection.caller);
         let Place { conn, protocol, epoch, at_ns, .. } = place;
-        let started = books.start(&Opening { token, edge, protocol, caller, epoch, at_ns }, identity);
-        books.roster.asked(conn, protocol, started.is_retry);
+        let counts = !self.warm_ups.covers(protocol, at_ns);
+        let started = books.start(&Opening { token, edge, protocol, caller, epoch, at_ns, counts }, identity);
+        books.roster.asked(conn, protocol, index, started.is_retry);
         Attempt {
             token,
             conn,
@@ -316,6 +320,7 @@ impl Connections {
             edge,
             protocol,
             epoch,
+            counts,
             start_ns: at_ns,
             ticket: started.ticket,
             links: started.links,

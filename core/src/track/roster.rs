@@ -22,7 +22,7 @@ pub struct Listed {
     pub since_ns: u64,
     /// When it ended, if it did.
     pub closed_ns: Option<u64>,
-    /// Attempts on it.
+    /// Attempts on it. Of those that were left out at its end nothing is known.
     pub requests: u64,
     /// The retries among them.
     pub retries: u64,
@@ -65,11 +65,14 @@ impl Roster {
         self.listed.insert(conn.0, new);
     }
 
-    /// An attempt started on it.
-    pub(crate) fn asked(&mut self, conn: ConnId, protocol: Protocol, is_retry: bool) {
+    /// Request `index` started on it. All but HTTP/2's are numbered, so that those before it are known, whether they were told or not.
+    pub(crate) fn asked(&mut self, conn: ConnId, protocol: Protocol, index: u32, is_retry: bool) {
         if let Some(listed) = self.listed.get_mut(&conn.0) {
             listed.protocol = Some(protocol);
             listed.requests += 1;
+            if !matches!(protocol, Protocol::Http2 | Protocol::Grpc) {
+                listed.requests = listed.requests.max(u64::from(index) + 1);
+            }
             listed.retries += u64::from(is_retry);
         }
     }
@@ -100,9 +103,9 @@ mod tests {
         let ends = "10.0.0.1:1".parse().ok().zip("10.0.0.2:2".parse().ok());
         roster.opened(ConnId(7), EdgeId(1), None, 5);
         roster.opened(ConnId(7), EdgeId(1), ends, 9);
-        roster.asked(ConnId(7), Protocol::Redis, false);
-        roster.asked(ConnId(7), Protocol::Redis, true);
-        roster.asked(ConnId(8), Protocol::Redis, true);
+        roster.asked(ConnId(7), Protocol::Redis, 0, false);
+        roster.asked(ConnId(7), Protocol::Redis, 4, true);
+        roster.asked(ConnId(8), Protocol::Redis, 0, true);
         roster.closed(ConnId(7), 20);
         let expected = Listed {
             conn: ConnId(7),
@@ -111,7 +114,7 @@ mod tests {
             ends,
             since_ns: 5,
             closed_ns: Some(20),
-            requests: 2,
+            requests: 5,
             retries: 1,
         };
         assert_eq!(roster.all(), (vec![expected], 0));

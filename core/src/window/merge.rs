@@ -10,6 +10,10 @@ const DURATIONS: usize = 1 << 16;
 impl Window {
     /// Adds a later window's counts to this one, which then lasts until that one's end. The edges are the same.
     pub fn absorb(&mut self, later: Self) {
+        let (before, more) = (self.seconds(), later.seconds());
+        if before + more > 0.0 {
+            self.sampling = (before * self.sampling + more * later.sampling) / (before + more);
+        }
         self.end_ns = self.end_ns.max(later.end_ns);
         self.events_lost += later.events_lost;
         for (edge, more) in self.edges.iter_mut().zip(later.edges) {
@@ -83,7 +87,15 @@ mod tests {
             latency_ns: vec![end_ns; durations],
             ..EdgeWindow::default()
         };
-        Window { epoch: 0, phase: PhaseName::All, start_ns: end_ns - 1, end_ns, edges: vec![edge], events_lost: 1 }
+        Window {
+            epoch: 0,
+            phase: PhaseName::All,
+            start_ns: end_ns - 1,
+            end_ns,
+            edges: vec![edge],
+            events_lost: 1,
+            sampling: if end_ns == 9 { 0.5 } else { 1.0 },
+        }
     }
 
     #[test]
@@ -91,6 +103,7 @@ mod tests {
         let mut total = window(1, 3, 3);
         total.absorb(window(9, 4, 4));
         assert_eq!((total.start_ns, total.end_ns, total.events_lost), (0, 9, 2));
+        assert!((total.sampling - 0.75).abs() < 1e-9);
         let edge = &total.edges[0];
         assert_eq!((edge.counts.requests, edge.status["200"], edge.latency_ns.len()), (7, 7, 7));
     }

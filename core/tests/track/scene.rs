@@ -87,6 +87,7 @@ pub(crate) fn closing(epoch: Epoch) -> KernelWindow {
         counts: vec![EdgeCounts::default(), EdgeCounts { requests: 7, ..EdgeCounts::default() }],
         status: vec![BTreeMap::new(), BTreeMap::from([(200, 7)])],
         events_lost: 0,
+        sampling: 1.0,
     }
 }
 

@@ -218,3 +218,19 @@ fn each_edge_has_its_own_book() {
     assert_eq!(failures(&window.edges[1]), [(Failure::Reset, 1)]);
     assert_eq!(failures(&window.edges[0]), [(Failure::Hang, 1)]);
 }
+
+#[test]
+fn what_begins_while_nothing_is_known_of_before_is_followed_and_not_counted() {
+    let mut scene = Scene::on(STORE);
+    // What failed before its turn was not told. Nobody knows that the first attempt here repeats it.
+    scene.tracker.warm_up(1_000 * MS);
+    scene.get(1_100, 1, 0, "/").answer(1_200, 1, 0, 503);
+    // Of one that begins, and fails, later, the retry is known. So is the retry of one that was followed.
+    scene.get(2_990, 2, 0, "/other").answer(2_995, 2, 0, 503).get(3_010, 2, 1, "/other").answer(3_020, 2, 1, 200);
+    scene.get(3_100, 1, 1, "/").answer(3_110, 1, 1, 200);
+    // Without an answer to the end, one that is not counted does not hang either.
+    scene.get(1_500, 3, 0, "/slow");
+    let edge = scene.result();
+    assert_eq!((edge.attempts, statuses(&edge), edge.retries.matched), (2, vec![("200", 2)], 2));
+    assert_eq!((failures(&edge), edge.pending), (vec![], 0));
+}

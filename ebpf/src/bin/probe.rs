@@ -32,6 +32,8 @@ mod order;
 mod packet;
 #[path = "../probe/rings.rs"]
 mod rings;
+#[path = "../probe/sampling.rs"]
+mod sampling;
 #[path = "../probe/scratch.rs"]
 mod scratch;
 #[path = "../probe/tls.rs"]
@@ -96,6 +98,13 @@ pub extern "C" fn wait_for_state(skb: *mut __sk_buff) -> u32 {
 #[inline(never)]
 pub extern "C" fn glance_at_state(skb: *mut __sk_buff) -> u32 {
     turn::glance_at_state(skb)
+}
+
+/// Whether a record about the packet at hand is left out; see `sampling::Asked`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn leave_out(skb: *mut __sk_buff, what: u32, index: u32, from: u32) -> u32 {
+    sampling::of_packet(skb, sampling::Asked { what, index, from })
 }
 
 /// The parts of `order`.

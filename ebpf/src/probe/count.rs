@@ -48,6 +48,14 @@ pub fn settings() -> Option<(u32, u32)> {
     unsafe { Some((core::ptr::read_volatile(&raw const (*settings).epoch), core::ptr::read_volatile(&raw const (*settings).flags))) }
 }
 
+/// The turn and the share of the identities that are told.
+#[inline(always)]
+pub fn sampling() -> Option<(u32, u32)> {
+    let settings = SETTINGS.get_ptr(0)?;
+    // SAFETY: as above.
+    unsafe { Some((core::ptr::read_volatile(&raw const (*settings).turn), core::ptr::read_volatile(&raw const (*settings).share))) }
+}
+
 /// The counters of an edge in an epoch.
 #[inline(always)]
 pub fn of_edge(epoch: u32, edge: u8) -> Option<*mut EdgeCounters> {

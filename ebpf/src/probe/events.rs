@@ -11,7 +11,7 @@ use stormdrill_wire::{
     recogniser::Piece,
 };
 
-use crate::{count, maps::EVENTS, packet::within, rings};
+use crate::{count, leave_out, maps::EVENTS, packet::within, rings, sampling::Asked};
 
 /// A record with data.
 #[repr(C)]
@@ -102,7 +102,7 @@ impl Sender {
 
     /// A piece of a message with up to `body` bytes of what follows it, as far as the capture limits allow.
     #[inline(always)]
-    pub fn piece(&self, source: &impl Fetch, book: *const Book, subject: Subject, piece: Piece, body: u32, scratch: *mut u64) {
+    pub fn piece(&self, source: &impl Fetch, book: *const Book, subject: Subject, piece: Piece, body: u32, scratch: *mut u32) {
         let is_head = subject.kind <= kind::RESPONSE;
         let limit = if subject.kind == kind::REQUEST { REQUEST_CAPTURE } else { RESPONSE_CAPTURE };
         let room = if is_head { HEAD_CAPTURE.saturating_sub(piece.offset) } else { RESPONSE_CAPTURE };
@@ -159,6 +159,9 @@ pub trait Fetch {
     /// # Safety
     /// `to` must have room for `N` bytes.
     unsafe fn copy<const N: usize>(&self, from: u32, to: *mut u8, len: u32) -> bool;
+
+    /// Whether a record of them is left out, since others of the kind are told of; 0 if not.
+    fn leaves_out(&self, asked: Asked) -> u32;
 }
 
 /// Where the bytes of a record are.
@@ -190,17 +193,25 @@ impl Fetch for Source {
             bpf_skb_load_bytes(self.skb.cast(), offset, to.cast(), within::<N>(len)) == 0
         }
     }
+
+    #[inline(always)]
+    fn leaves_out(&self, asked: Asked) -> u32 {
+        leave_out(self.skb, asked.what, asked.index, asked.from)
+    }
 }
 
 /// Stores and reads back, so that the verifier knows no more than the types. The memory must be this run's own.
 #[inline(always)]
-fn forget(scratch: *mut u64, len: u32, flags: u8) -> (u32, u8) {
+fn forget(scratch: *mut u32, len: u32, flags: u8) -> (u32, u8) {
     // SAFETY: the caller's pointer is into socket storage.
     let packed = unsafe {
-        core::ptr::write_volatile(scratch, (flags as u64) << 32 | len as u64);
+        core::ptr::write_volatile(scratch, (flags as u32) << FLAGS | len);
         core::ptr::read_volatile(scratch)
     };
-    (packed as u32, (packed >> 32) as u8)
+    (packed & ((1 << FLAGS) - 1), (packed >> FLAGS) as u8)
 }
 
-const _: () = assert!(EventHeader::TRUNCATED == 1 << 1);
+/// Above the length of what is sent.
+const FLAGS: u32 = 16;
+
+const _: () = assert!(EventHeader::TRUNCATED == 1 << 1 && HEAD_CAPTURE < 1 << FLAGS);

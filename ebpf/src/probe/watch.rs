@@ -2,7 +2,7 @@
 
 use aya_ebpf::bindings::__sk_buff;
 use stormdrill_wire::{
-    abi::{EdgeCounters, EventHeader, MAX_NAMED_EDGES, health, outcome, protocol},
+    abi::{EdgeCounters, EventHeader, MAX_NAMED_EDGES, Settings, health, outcome, protocol},
     conn::{Book, side},
     flow::Flow,
     read::Sink,
@@ -13,6 +13,7 @@ use crate::{
     count,
     events::{Fetch, Sender, Source, Subject},
     job::OnFlow,
+    sampling::Asked,
     scratch::Scratch,
     tls,
 };
@@ -93,6 +94,10 @@ pub unsafe fn take_down<F: Fetch>(
         if note.kind == 0 || !count::wants_events(flags) || (*book).edge as usize >= MAX_NAMED_EDGES {
             return;
         }
+        let source = fetch((*flow).stretch.source);
+        if flags & Settings::SAMPLES != 0 && source.leaves_out(Asked::of(note, piece)) != 0 {
+            return;
+        }
         let subject = Subject { kind: note.kind, index: note.index, status: note.status, flags: note.flags | ended(book) };
         let sender = Sender { epoch, counters };
         if note.bare {
@@ -101,7 +106,6 @@ pub unsafe fn take_down<F: Fetch>(
         }
         let here = (*flow).stretch.end.wrapping_sub(piece.to);
         let body = if note.body > here { here } else { note.body };
-        let source = fetch((*flow).stretch.source);
         sender.piece(&source, book, subject, piece, body, &raw mut (*flow).stretch.scratch);
     }
 }

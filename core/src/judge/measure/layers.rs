@@ -10,7 +10,7 @@ pub(super) fn retrying(scene: Scene<'_>) -> Sample {
     let edges = (0..scene.edges.len()).filter(|&edge| scene.edges[edge].role == Role::Downstream);
     let layers = edges.map(|edge| match retrying::share(Scene { edge, ..scene }, scene.judged, RetryBase::First, scene.phase) {
         Ok(share) => Layer::Retries(share),
-        Err(Gap::TooAlike(_) | Gap::Unread { .. }) => Layer::Unknown,
+        Err(Gap::TooAlike(_) | Gap::NoneKept(_) | Gap::Unread { .. }) => Layer::Unknown,
         // An edge without attempts does not retry.
         Err(_) => Layer::Silent,
     });

@@ -22,7 +22,7 @@ const SHORTEST_PAUSE_NS: u64 = 5_000_000;
 pub(super) fn share(scene: Scene<'_>, windows: &[&Window], base: RetryBase, phase: &'static str) -> Result<Share, Gap> {
     let of = super::attempts(scene.edge, windows);
     if of == 0 {
-        return Err(Gap::NoTraffic(phase));
+        return Err(if super::none_kept(scene.edge, windows) { Gap::NoneKept(phase) } else { Gap::NoTraffic(phase) });
     }
     let (mut told, mut matched, mut unread) = (0, 0, 0);
     for (_, edge) in of_edge(scene.edge, windows) {
@@ -41,7 +41,8 @@ pub(super) fn share(scene: Scene<'_>, windows: &[&Window], base: RetryBase, phas
     let wrong = rate * of as f64;
     let retries = told as f64 + (matched as f64 - wrong).max(0.0);
     // Those may be retries or not.
-    Ok(Share { hits: retries.min((of - unread) as f64), unknown: unread as f64, base, ..Share::of_all(0, of) })
+    let share = Share { hits: retries.min((of - unread) as f64), unknown: unread as f64, base, ..Share::of_all(0, of) };
+    Ok(share.thinned(super::weight(scene.edge, windows)))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share, in thousandths")]
@@ -61,6 +62,7 @@ pub(super) fn count(scene: Scene<'_>, of: fn(&EdgeWindow) -> u64) -> f64 {
 pub(super) fn jitter(scene: Scene<'_>) -> Result<Sample, Gap> {
     let mut pauses: Vec<u64> = of_edge(scene.edge, scene.judged).flat_map(|(_, edge)| edge.first_gaps_ns.iter().copied()).collect();
     match pauses.len() {
+        0 if super::none_kept(scene.edge, scene.judged) => Err(Gap::NoneKept(scene.phase)),
         0 => Err(Gap::NoRetry(scene.phase)),
         few if (few as u64) < FEWEST_RETRIES => Err(Gap::FewPauses { pauses: few, least: FEWEST_RETRIES }),
         _ => {
@@ -89,8 +91,12 @@ pub(crate) fn retries_in_bursts(edge: usize, windows: &[&Window]) -> u64 {
 /// The fullest hundredth of a second over the mean.
 ///
 /// # Errors
-/// Without enough retries.
+/// Without enough retries, or where they were sampled: fewer look more crowded.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share, in hundredths")]
 pub(super) fn peak_to_mean(scene: Scene<'_>) -> Result<Sample, Gap> {
+    if super::is_of_a_share(scene.edge, scene.judged) {
+        return Err(Gap::OfAShare((100.0 * super::kept(scene.edge, scene.judged)).round() as u32));
+    }
     let all = of_edge(scene.edge, scene.judged).fold(Burst::NONE, |sum, (_, edge)| sum.and(edge.burst));
     match all.retries {
         0 => Err(Gap::NoRetry(scene.phase)),

@@ -38,20 +38,23 @@ fn under_fault(name: &str, was: &EdgePhase, is: &EdgePhase) -> Vec<Row> {
         latency(format!("{name}: latency p50"), middle(was), middle(is)),
         latency(format!("{name}: latency p99"), tail(was), tail(is)),
     ];
-    type Counted = (&'static str, fn(&EdgePhase) -> u64);
+    // What is counted, and of which requests: all, or those that were seen one by one.
+    type Of = fn(&EdgePhase) -> u64;
+    type Counted = (&'static str, Of, Of);
+    let all: Of = |phase| phase.requests;
     let counted: [Counted; 7] = [
-        ("TCP retransmits", |phase| phase.tcp_retransmits),
-        ("connect failures", EdgePhase::failed_connects),
-        ("connections opened", |phase| phase.connections_opened),
-        ("non-idempotent retries", |phase| retrying(phase, |made| made.non_idempotent)),
-        ("retries of what was turned down", |phase| retrying(phase, |made| made.nonretryable)),
-        ("retries before Retry-After", |phase| retrying(phase, |made| made.retry_after_violations)),
-        ("late starts", |phase| retrying(phase, |made| made.late_starts)),
+        ("TCP retransmits", |phase| phase.tcp_retransmits, all),
+        ("connect failures", EdgePhase::failed_connects, all),
+        ("connections opened", |phase| phase.connections_opened, all),
+        ("non-idempotent retries", |phase| retrying(phase, |made| made.non_idempotent), EdgePhase::seen),
+        ("retries of what was turned down", |phase| retrying(phase, |made| made.nonretryable), EdgePhase::seen),
+        ("retries before Retry-After", |phase| retrying(phase, |made| made.retry_after_violations), EdgePhase::seen),
+        ("late starts", |phase| retrying(phase, |made| made.late_starts), EdgePhase::seen),
     ];
-    for (what, of) in counted {
+    for (what, of, per) in counted {
         // What neither drill has is not worth a line.
         if of(was) > 0 || of(is) > 0 {
-            let tally = |phase: &EdgePhase| Tally { count: of(phase) as f64, exposure: phase.requests as f64 };
+            let tally = |phase: &EdgePhase| Tally { count: of(phase) as f64, exposure: per(phase) as f64 };
             rows.push(rate(format!("{name}: {what} per request"), tally(was), tally(is)));
         }
     }
@@ -96,11 +99,11 @@ fn suffers(was: &Edge, is: &Edge) -> bool {
 }
 
 fn retries(phase: &EdgePhase) -> (u64, u64) {
-    (phase.retried(), phase.requests)
+    (phase.retried(), phase.seen())
 }
 
 fn failed(phase: &EdgePhase) -> (u64, u64) {
-    (phase.failed(), phase.requests)
+    (phase.failed(), phase.seen())
 }
 
 fn retrying(phase: &EdgePhase, of: fn(&Retrying) -> u64) -> u64 {

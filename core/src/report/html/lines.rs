@@ -71,7 +71,7 @@ pub(super) fn retries(run: &Run) -> Vec<Line> {
         .into_iter()
         .map(|(name, of)| {
             line(run, name.to_owned(), |window| {
-                let requests = sum(window, &edges, |edge| Some(edge.requests as f64)).filter(|requests| *requests > 0.0)?;
+                let requests = sum(window, &edges, |edge| Some(edge.seen() as f64)).filter(|requests| *requests > 0.0)?;
                 Some(100.0 * sum(window, &edges, |edge| Some(of(edge) as f64))? / requests)
             })
         })

@@ -39,6 +39,9 @@ pub struct Edge {
 pub struct EdgePhase {
     /// Requests, exact.
     pub requests: u64,
+    /// Those of them that were seen one by one, where that is a share: what retries, failures and times are of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u64>,
     /// Requests a second.
     pub qps: Option<f64>,
     /// Final responses, exact.
@@ -119,6 +122,11 @@ pub(super) fn of_result(result: &DrillResult) -> Vec<Edge> {
 }
 
 impl EdgePhase {
+    /// What retries and failures are a part of.
+    pub(in crate::report) fn seen(&self) -> u64 {
+        self.attempts.unwrap_or(self.requests)
+    }
+
     /// Retries, whatever tells of them.
     pub(in crate::report) fn retried(&self) -> u64 {
         total([self.retries.marker, self.retries.id, self.retries.matched])
@@ -138,10 +146,12 @@ impl EdgePhase {
         let mut sum = Sum::default();
         for window in windows.iter().filter(|window| window.phase == phase) {
             sum.add(window.seconds(), window.edges.get(edge));
+            sum.is_of_a_share |= window.sampling_of(edge) < 1.0;
         }
         sum.latency_ns.sort_unstable();
         Self {
             requests: sum.requests,
+            attempts: sum.is_of_a_share.then_some(sum.attempts),
             qps: ratio(sum.requests, sum.seconds),
             responses: sum.responses,
             retries: retries(sum.retries),
@@ -195,6 +205,7 @@ struct Sum {
     requests: u64,
     responses: u64,
     attempts: u64,
+    is_of_a_share: bool,
     retries: Retries,
     status: BTreeMap<String, u64>,
     kernel_status: BTreeMap<String, u64>,

@@ -23,6 +23,9 @@ pub struct WindowView {
     pub end_ns: u64,
     /// Events that were lost in it.
     pub events_lost: u64,
+    /// The share of the identities of which events were kept, where that is not all: retries, failures and times are those of the kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<f64>,
     /// The edges in their order.
     pub edges: Vec<EdgeWindowView>,
 }
@@ -34,6 +37,8 @@ pub struct WindowView {
 pub struct EdgeWindowView {
     pub name: String,
     pub requests: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u64>,
     pub qps: Option<f64>,
     pub responses: u64,
     pub retries: RetriesView,
@@ -53,16 +58,26 @@ impl WindowView {
             start_ns: window.start_ns,
             end_ns: window.end_ns,
             events_lost: window.events_lost,
-            edges: edges.iter().zip(&window.edges).map(|(spec, edge)| EdgeWindowView::of(&spec.name, edge, window.seconds())).collect(),
+            sampling: (window.sampling < 1.0).then_some(window.sampling),
+            edges: (0..)
+                .zip(edges.iter().zip(&window.edges))
+                .map(|(at, (spec, edge))| EdgeWindowView::of(&spec.name, edge, window.seconds(), window.sampling_of(at) < 1.0))
+                .collect(),
         }
     }
 }
 
 impl EdgeWindowView {
-    fn of(name: &str, edge: &EdgeWindow, seconds: f64) -> Self {
+    /// What retries and failures are a part of.
+    pub(in crate::report) fn seen(&self) -> u64 {
+        self.attempts.unwrap_or(self.requests)
+    }
+
+    fn of(name: &str, edge: &EdgeWindow, seconds: f64, is_of_a_share: bool) -> Self {
         Self {
             name: name.to_owned(),
             requests: edge.counts.requests,
+            attempts: is_of_a_share.then_some(edge.attempts),
             qps: ratio(edge.counts.requests, seconds),
             responses: edge.counts.responses,
             retries: retries(edge.retries),

@@ -14,7 +14,9 @@ use crate::{
     events::Fetch,
     job::OnFlow,
     packet::{Chunk, within},
-    rings, watch,
+    rings,
+    sampling::Asked,
+    watch,
 };
 
 /// Where the bytes are: in the process's buffer, or held back.
@@ -95,6 +97,12 @@ impl Fetch for Source {
             let from = self.origin.address.wrapping_add(from as u64);
             bpf_probe_read_user(to.cast(), within::<N>(len), from as *const _) == 0
         }
+    }
+
+    /// The readers' stack has no room for one call more.
+    #[inline(always)]
+    fn leaves_out(&self, _asked: Asked) -> u32 {
+        0
     }
 }
 
