@@ -158,8 +158,7 @@ impl Driver<'_> {
                 biased;
                 reason = abort.recv(), if abort_open => match reason {
                     Some(reason) => {
-                        self.progress.note(&format!("ending early: {reason}"));
-                        self.handle(Event::Abort { reason, now_ns: clock::monotonic_ns() }).await?;
+                        self.end_early(reason, clock::monotonic_ns()).await?;
                     }
                     None => abort_open = false,
                 },
@@ -175,21 +174,18 @@ impl Driver<'_> {
         let now_ns = clock::monotonic_ns();
         if self.renew_at_ns.is_some_and(|at_ns| now_ns >= at_ns) {
             if let Some(reason) = self.lapse(now_ns) {
-                self.progress.note(&format!("ending early: {reason}"));
-                self.handle(Event::Abort { reason, now_ns }).await?;
+                self.end_early(reason, now_ns).await?;
             }
             self.progress.faults(&self.faults.counts());
         }
         if let Some(reason) = self.missing().await {
-            self.progress.note(&format!("ending early: {reason}"));
-            self.handle(Event::Abort { reason, now_ns }).await?;
+            self.end_early(reason, now_ns).await?;
         }
         if now_ns >= self.look_at_ns {
             self.look_at_ns = now_ns + LOOK_NS;
             // Guards see nothing any more, either.
             if let Some(reason) = self.look() {
-                self.progress.note(&format!("ending early: {reason}"));
-                self.handle(Event::Abort { reason, now_ns }).await?;
+                self.end_early(reason, now_ns).await?;
             }
         }
         self.session.poll()?;
@@ -206,6 +202,12 @@ impl Driver<'_> {
             self.handle(Event::Drained).await?;
         }
         Ok(())
+    }
+
+    /// Takes the faults away and ends the drill, for a reason that whoever watches is told.
+    async fn end_early(&mut self, reason: String, now_ns: u64) -> Result<(), DriverError> {
+        self.progress.note(&format!("ending early: {reason}"));
+        self.handle(Event::Abort { reason, now_ns }).await
     }
 
     /// Looks whether all hooks are in place, and says so once if not.

@@ -44,6 +44,7 @@ mod expectation;
 
 mod wording;
 
+pub(crate) use measure::SHORTEST_PAUSE_NS;
 pub(crate) use wording::quantity;
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ mod retrying;
 
 pub(crate) mod shares;
 
-pub(crate) use retrying::{FEWEST_RETRIES, pauses, retries_in_bursts};
+pub(crate) use retrying::{FEWEST_RETRIES, SHORTEST_PAUSE_NS, pauses, retries_in_bursts};
 use shares::{explicit_share, success_share};
 
 /// Why there is no number.

@@ -1,16 +1,11 @@
 //! The verdict table as rows of text; whoever prints it draws the lines.
 
 use super::json::{ExpectationView, Run};
-use crate::judge;
+/// Values are written as in reasons.
+pub(crate) use crate::judge::quantity;
 
 /// Column heads of [`verdicts`].
 pub const VERDICT_HEADS: [&str; 7] = ["verdict", "expectation", "observed", "limit", "90% interval", "windows", "why"];
-
-/// A value with its unit as people write it: `12.5%`, `120/s`, `1.93x`, `1.24 s`, `2 windows`; the same as in reasons.
-#[must_use]
-pub fn quantity(value: f64, unit: &str) -> String {
-    judge::quantity(value, unit)
-}
 
 /// One row for each expectation, in the order of [`VERDICT_HEADS`].
 #[must_use]

@@ -13,7 +13,7 @@ use crate::window::{EdgeWindow, Window};
 pub(crate) const FEWEST_RETRIES: u64 = 30;
 
 /// A typical pause shorter than this is none: it is the time that a program takes to go on. Nanoseconds.
-const SHORTEST_PAUSE_NS: u64 = 5_000_000;
+pub(crate) const SHORTEST_PAUSE_NS: u64 = 5_000_000;
 
 /// Retries among attempts, less those that the baseline shows to be none.
 ///

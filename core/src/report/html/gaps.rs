@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
+use crate::judge::SHORTEST_PAUSE_NS;
 use crate::report::json::Run;
 use crate::report::json::edge::Edge;
 use crate::report::rows::total;
-
-/// Pauses up to here are none, milliseconds; the judgement says the same.
-const SHORTEST_MS: f64 = 5.0;
 
 /// Units that the widest bar has.
 const WIDE: f64 = 1000.0;
@@ -65,7 +63,7 @@ fn figure(edge: &Edge, bins: &[(String, u64)]) -> Markup {
 fn come_at_once(edge: &Edge) -> bool {
     let gaps = edge.phases.get("fault").and_then(|phase| phase.retrying.as_ref()).map_or(&[][..], |retrying| &retrying.gaps);
     let all = total(gaps.iter().map(|gap| gap.count));
-    let short = total(gaps.iter().filter(|gap| gap.up_to_ms.is_some_and(|ms| ms <= SHORTEST_MS)).map(|gap| gap.count));
+    let short = total(gaps.iter().filter(|gap| gap.up_to_ms.is_some_and(|ms| ms * 1e6 <= SHORTEST_PAUSE_NS as f64)).map(|gap| gap.count));
     short > all / 2
 }
 
