@@ -166,6 +166,9 @@ fn an_answer_whose_head_takes_several_runs_or_segments_is_spoilt_like_any_other(
         let mut answers = vec![vec![real.clone()], vec![short.to_owned()], vec![real]];
         // From where its status is known, an answer may be cut anywhere.
         answers.extend((12..short.len()).map(|at| vec![short[..at].to_owned(), short[at..].to_owned()]));
+        // More than all runs together read, in one segment: its status is at the front, and the next answer is read again.
+        let endless = format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSet-Cookie: {}\r\n\r\nhi", "\rc=0\"; ".repeat(9000));
+        answers.extend([vec![endless], vec![short.to_owned()]]);
         answers.push(vec![chunked("Transfer-Encoding: chunked")]);
         let count = answers.len();
         serve_pieces("127.0.0.1:8086", answers);

@@ -60,6 +60,8 @@ pub enum UnitErrorKind {
     NameForAddress,
     /// A network whose address has bits set beyond its prefix.
     HostBits,
+    /// `0.0.0.0` or `::`, on which a server may listen, but which no packet comes from or goes to.
+    Unspecified,
     /// A range whose end comes before its start.
     Backwards,
 }
@@ -99,6 +101,7 @@ impl UnitError {
             }
             UnitErrorKind::NameForAddress => format!("`{text}` is not an address"),
             UnitErrorKind::HostBits => format!("`{text}` has bits set beyond its prefix"),
+            UnitErrorKind::Unspecified => format!("`{text}` stands for every address when listening, and no packet has it"),
             UnitErrorKind::Backwards => format!("`{text}` ends before it starts"),
         }
     }

@@ -55,7 +55,7 @@ fn parse_port(text: &str) -> Result<u16, UnitErrorKind> {
 /// Reads an address, `10.2.0.7` or `fd00::7`, or a network, `10.2.0.0/16`. IPv4-mapped IPv6 becomes IPv4.
 ///
 /// # Errors
-/// When the text is a port, a name, has an impossible prefix, or bits set beyond it.
+/// When the text is a port, a name, the unspecified address, has an impossible prefix, or bits set beyond it.
 pub fn parse_cidr(text: &str) -> Result<Cidr, UnitError> {
     let text = text.trim();
     let refuse = |kind, write: String| Err(UnitError::new(text, kind, vec![write]));
@@ -78,6 +78,9 @@ pub fn parse_cidr(text: &str) -> Result<Cidr, UnitError> {
     let network = Cidr { address: masked(cidr), prefix: cidr.prefix };
     if network != cidr {
         return refuse(UnitErrorKind::HostBits, network.to_string());
+    }
+    if cidr.address.is_unspecified() && cidr.prefix == bits {
+        return refuse(UnitErrorKind::Unspecified, format!("{address}/0"));
     }
     Ok(cidr)
 }
@@ -169,6 +172,8 @@ mod tests {
             ("3306-3310", PortForAddress, "10.2.0.0/16"),
             ("10.0.0.1:3306", PortForAddress, "10.2.0.0/16"),
             ("10.2.3.4/16", HostBits, "10.2.0.0/16"),
+            ("0.0.0.0", Unspecified, "0.0.0.0/0"),
+            ("[::]", Unspecified, "::/0"),
             ("10.2.0.0/33", TooLarge, "10.2.0.0/32"),
             ("10.2.0.0/x", Malformed, "10.2.0.0/32"),
             ("db.example.org", NameForAddress, "10.2.0.0/16"),
@@ -190,6 +195,7 @@ mod tests {
             let prefix = if four { prefix.min(32) } else { prefix };
             let cidr = unmapped(Cidr { address, prefix });
             let cidr = Cidr { address: masked(cidr), ..cidr };
+            prop_assume!(!(cidr.address.is_unspecified() && cidr.prefix == if cidr.address.is_ipv4() { 32 } else { 128 }));
             prop_assert_eq!(parse_cidr(&cidr.to_string()), Ok(cidr));
         }
 

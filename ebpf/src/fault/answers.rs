@@ -34,6 +34,9 @@ const DONE: u32 = 3;
 /// Statuses of one segment that are written together. A run decides on fewer than half of what can be remembered.
 const TOGETHER: u32 = ANSWERS as u32 / 2;
 
+/// After so many tail calls in a row a segment is not read further. Kernels allow 32 or 33; two writings and one more reading may follow.
+const CALLS: u32 = 28;
+
 /// Calls `step` eight times for each token, until there is nothing left. Written out for the verifier, as in the probe.
 macro_rules! steps {
     ($step:expr; $($_token:tt)*) => {
@@ -58,6 +61,8 @@ pub struct Place {
     unwritten: u32,
     /// Which program goes on after they are written; [`DONE`] if none.
     after: u32,
+    /// Tail calls so far.
+    calls: u32,
     /// What the reading has come upon. It stops there: what is done about a head is then in the program once, not in every step.
     found: Found,
 }
@@ -111,10 +116,10 @@ pub fn see(ctx: &TcContext) {
     };
     // SAFETY: this CPU's entry; no other run of these programs comes in between, since they run with softirqs off.
     unsafe {
-        *place = Place { flow, segment, transport: packet.transport, side: side as u32, unwritten: 0, after: DONE, found: Found::NOTHING }
+        let transport = packet.transport;
+        *place = Place { flow, segment, transport, side: side as u32, unwritten: 0, after: DONE, calls: 0, found: Found::NOTHING }
     };
-    // SAFETY: the array holds programs of this type only.
-    unsafe { maps::NEXT.tail_call(ctx, READ) };
+    call(ctx, READ);
 }
 
 /// Reads a segment as HTTP/1, as far as one run goes, or hands it on as HTTP/2.
@@ -127,8 +132,7 @@ pub fn read(ctx: &TcContext) {
         return;
     };
     if place.side == side::RESPONSE as u32 && watch.may_be_frames() {
-        // SAFETY: as above.
-        unsafe { maps::NEXT.tail_call(ctx, FRAMES) };
+        call(ctx, FRAMES);
         return;
     }
     let bytes = Bytes {
@@ -141,10 +145,15 @@ pub fn read(ctx: &TcContext) {
     let mut job = Job { bytes, in_hole: false, watch };
     let again = job.read();
     job.watch.act_on_found();
-    job.watch.go_on(ctx, if again { READ } else { DONE });
-    if again {
+    let after = if !again {
+        DONE
+    } else if job.watch.may_go_on() {
+        READ
+    } else {
         job.watch.give_up();
-    }
+        DONE
+    };
+    job.watch.go_on(ctx, after);
 }
 
 /// Reads a segment of answers as HTTP/2.
@@ -158,10 +167,12 @@ pub fn frames(ctx: &TcContext) {
     #[expect(clippy::never_loop, reason = "the way to leave a sequence early")]
     loop {
         steps!(frame(&mut watch, skb); 1 2 3);
-        after = FRAMES;
+        // What is left when no more calls are allowed stays unread, and the place is lost with the next segment.
+        if watch.may_go_on() {
+            after = FRAMES;
+        }
         break;
     }
-    // What is left when no more tail calls are allowed stays unread, and the place is lost with the next segment.
     watch.go_on(ctx, after);
 }
 
@@ -180,8 +191,19 @@ pub fn write(ctx: &TcContext) {
         rewrite::remembered(ctx, &place, exchange, rule);
     }
     if place.after != DONE {
-        // SAFETY: as above.
-        unsafe { maps::NEXT.tail_call(ctx, place.after) };
+        call(ctx, place.after);
+    }
+}
+
+/// Goes on with another program, and is over; it comes back only if there is none.
+#[inline(always)]
+fn call(ctx: &TcContext, program: u32) {
+    if let Some(place) = maps::place() {
+        // SAFETY: this CPU's entry, and an array of programs of this type only.
+        unsafe {
+            (*place).calls += 1;
+            maps::NEXT.tail_call(ctx, program);
+        }
     }
 }
 
@@ -322,15 +344,23 @@ impl Watch {
     /// Hands the segment on to what comes after, by way of the writing if there is enough to write, or nothing more to read.
     #[inline(always)]
     fn go_on(&self, ctx: &TcContext, after: u32) {
-        // SAFETY: this CPU's entry, and an array of programs of this type only.
-        unsafe {
+        // SAFETY: this CPU's entry.
+        let unwritten = unsafe {
             (*self.place).after = after;
-            if after != DONE && (*self.place).unwritten < TOGETHER {
-                maps::NEXT.tail_call(ctx, after);
-            } else if self.side == side::RESPONSE {
-                maps::NEXT.tail_call(ctx, WRITE);
-            }
+            (*self.place).unwritten
+        };
+        if after != DONE && unwritten < TOGETHER {
+            call(ctx, after);
+        } else if self.side == side::RESPONSE {
+            call(ctx, WRITE);
         }
+    }
+
+    /// Whether the segment may be read further, with calls left to write what was decided.
+    #[inline(always)]
+    fn may_go_on(&self) -> bool {
+        // SAFETY: this CPU's entry.
+        unsafe { (*self.place).calls < CALLS }
     }
 
     /// Whether the segment is to be read as HTTP/2: no request in HTTP/1 was seen, and frames were, or one plausibly begins here.
