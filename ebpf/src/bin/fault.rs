@@ -9,6 +9,8 @@
 
 #[path = "../fault/answers.rs"]
 mod answers;
+#[path = "../fault/chain.rs"]
+mod chain;
 #[path = "../fault/connect.rs"]
 mod connect;
 #[path = "../fault/maps.rs"]

@@ -18,24 +18,15 @@ use stormdrill_wire::http1::Machine;
 use stormdrill_wire::read::{self, Run, Sink};
 use stormdrill_wire::recogniser::{Note, Piece};
 
+use crate::chain::{CALLS, DONE, FRAMES, Found, Place, READ, WRITE, call};
 use crate::maps;
 use crate::packet::{Packet, TCP};
 use crate::rewrite;
 use crate::segment::{self, Bytes, SYN, Segment, load8, within};
 use crate::select::{self, Way};
 
-/// Places in the array of programs.
-const READ: u32 = 0;
-const FRAMES: u32 = 1;
-const WRITE: u32 = 2;
-/// None of them.
-const DONE: u32 = 3;
-
 /// Statuses of one segment that are written together. A run decides on fewer than half of what can be remembered.
 const TOGETHER: u32 = ANSWERS as u32 / 2;
-
-/// After so many tail calls in a row a segment is not read further. Kernels allow 32 or 33; two writings and one more reading may follow.
-const CALLS: u32 = 28;
 
 /// Calls `step` eight times for each token, until there is nothing left. Written out for the verifier, as in the probe.
 macro_rules! steps {
@@ -43,46 +34,6 @@ macro_rules! steps {
         $(steps!(@ $_token $step $step $step $step $step $step $step $step);)*
     };
     (@ $_token:tt $($step:expr)*) => { $(if !$step { break; })* };
-}
-
-/// Where a segment and its connection are, from one program to the next. What these compute from it the verifier then goes through once, and not
-/// for each way there is to read a packet's headers.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Place {
-    /// The connection.
-    flow: u64,
-    pub segment: Segment,
-    /// Offset of the TCP header in the packet.
-    pub transport: u32,
-    /// [`side`] of the segment.
-    side: u32,
-    /// Statuses that were decided on and are not written yet. With several in a segment they are written before the memory for them is full.
-    unwritten: u32,
-    /// Which program goes on after they are written; [`DONE`] if none.
-    after: u32,
-    /// Tail calls so far.
-    calls: u32,
-    /// What the reading has come upon. It stops there: what is done about a head is then in the program once, not in every step.
-    found: Found,
-}
-
-/// The beginning of a message.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Found {
-    /// Whether there is one.
-    is_there: u32,
-    /// Its place among those of its direction.
-    index: u32,
-    /// 0 of a request.
-    status: u32,
-    /// Where it begins in the payload.
-    at: u32,
-}
-
-impl Found {
-    const NOTHING: Self = Self { is_there: 0, index: 0, status: 0, at: 0 };
 }
 
 /// Looks at one packet of either direction, and hands it on if it is of a selected connection and has a payload.
@@ -192,18 +143,6 @@ pub fn write(ctx: &TcContext) {
     }
     if place.after != DONE {
         call(ctx, place.after);
-    }
-}
-
-/// Goes on with another program, and is over; it comes back only if there is none.
-#[inline(always)]
-fn call(ctx: &TcContext, program: u32) {
-    if let Some(place) = maps::place() {
-        // SAFETY: this CPU's entry, and an array of programs of this type only.
-        unsafe {
-            (*place).calls += 1;
-            maps::NEXT.tail_call(ctx, program);
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use stormdrill_wire::fault::exchange::Exchange;
 use stormdrill_wire::fault::request::RequestRule;
 use stormdrill_wire::fault::{AddressKey, EndKey, FaultRule, FaultStats, KEY_BITS, PORT_WORDS, end_key, mix};
 
-use crate::answers::Place;
+use crate::chain::Place;
 use crate::segment::Chunk;
 
 /// Addresses of which it is known what the trie says, a power of two.

@@ -11,7 +11,7 @@ use aya_ebpf::programs::TcContext;
 use stormdrill_wire::fault::FaultRule;
 use stormdrill_wire::fault::exchange::{ANSWERS, Exchange};
 
-use crate::answers::Place;
+use crate::chain::Place;
 use crate::maps;
 
 /// Offset of the checksum in a TCP header.
