@@ -4,7 +4,11 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod lab;
+#[path = "servers/loss.rs"]
+mod loss;
 mod servers;
+#[path = "servers/tls.rs"]
+mod tls;
 
 use std::net::TcpStream;
 use std::process::Command;

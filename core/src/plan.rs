@@ -21,7 +21,7 @@ mod power;
 
 mod render;
 
-pub use power::shortfalls;
+pub use power::{foregone, shortfalls};
 pub use render::text;
 
 use host::{Feature, HostFacts, Presence};

@@ -5,6 +5,7 @@
 
 mod in_vm;
 mod libtest;
+mod servers;
 mod side_by_side;
 mod targets;
 mod tee;

@@ -1,15 +1,17 @@
-//! Counts at thirty percent loss, both ways.
+//! Counts at thirty percent loss, both ways; where the kernel has netem, packets overtake each other and come twice as well.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
+use std::time::Duration;
 
+use stormdrill::fault::plane::Plane;
 use stormdrill::probe::Probe;
 use stormdrill_core::edge::Role;
-use stormdrill_core::fault::{Backend, Direction, FaultKind};
+use stormdrill_core::fault::{Direction, Distribution, FaultKind};
 
-use super::{Server, ask, assert_counts, assert_exact, attach, beside_others, counts, free_port, mariadb, mysql, postgres};
-use crate::lab::{Peer, apply, edge, run, while_renewing};
+use crate::lab::{Peer, edge, run, spec, while_renewing};
+use crate::servers::{Server, ask, assert_counts, assert_exact, attach, beside_others, counts, free_port, mariadb, mysql, postgres};
 
 /// Thirty percent of all packets between two namespaces are lost, both ways, while the work is done.
 fn under_loss(port: u16, start: impl FnOnce() -> Server + Send + 'static, work: impl FnOnce(&Server, &mut Probe) + Send) {
@@ -22,27 +24,49 @@ fn under_loss(port: u16, start: impl FnOnce() -> Server + Send + 'static, work: 
         });
         let state = tempfile::tempdir().unwrap();
         let mut probe = attach(port);
-        let wanted = FaultKind::Loss { share: 0.3 };
-        let mut fault = apply(state.path(), wanted, Direction::Both, edge(Role::Downstream, Some("10.9.0.2"), Some(port)));
-        if fault.backend() != Backend::EbpfDrop {
-            // This kernel has netem; the VM tests cover that.
-            return;
-        }
+        let faults: Vec<_> = disorder()
+            .into_iter()
+            .map(|kind| (spec(kind, Direction::Both), edge(Role::Downstream, Some("10.9.0.2"), Some(port))))
+            .collect();
+        let mut prepared = Plane::new(state.path()).prepare_blocking(&faults).unwrap();
+        assert_eq!(prepared.len(), 1, "they share their netems");
+        let mut fault = prepared.remove(0).apply_blocking().unwrap();
         while_renewing(&mut [&mut fault], || work(&server, &mut probe));
         let counts = counts(&mut probe);
         assert!(counts[0].tcp_retransmits > 20 && counts[1].tcp_retransmits > 20, "{counts:?}");
+        for (count, (spec, _)) in fault.counts().unwrap().iter().zip(&faults) {
+            assert!(count.hit > 20, "{} hit {} packets", spec.kind.as_str(), count.hit);
+        }
         assert!(fault.remove_blocking().error.is_none());
         let health = probe.snapshot().unwrap().health;
         assert_eq!((health.gaps, health.unparsed_connections), (0, 0), "{counts:?}");
     });
 }
 
+/// Loss, and what this kernel can do besides.
+fn disorder() -> Vec<FaultKind> {
+    let loss = FaultKind::Loss { share: 0.3 };
+    let netem = ["qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"];
+    if !Command::new("tc").args(netem).output().unwrap().status.success() {
+        return vec![loss];
+    }
+    run("tc", &["qdisc", "del", "dev", "lo", "root"]);
+    // The jitter lets packets overtake each other.
+    let (time, jitter) = (Duration::from_millis(5), Duration::from_millis(4));
+    vec![
+        loss,
+        FaultKind::Delay { time, jitter, distribution: Distribution::Uniform },
+        FaultKind::Duplicate { share: 0.1, correlation: 0.0 },
+    ]
+}
+
 /// Has TCP wait less and try longer: else most of the time is spent on waiting for the first retransmission, the twelfth in a row comes after
 /// minutes, and one handshake in a hundred fails.
 fn hasten(device: &str) {
     run("ip", &["route", "replace", "10.9.0.0/24", "dev", device, "rto_min", "10ms"]);
-    for (name, value) in [("tcp_rto_max_ms", "1000"), ("tcp_syn_retries", "60"), ("tcp_retries2", "60")] {
-        // Kernels before 6.15 have no such limit.
+    // Kernels before 6.15 have no limit to the time between retransmissions; there the first six of a thin stream come at equal times.
+    for (name, value) in [("tcp_rto_max_ms", "1000"), ("tcp_thin_linear_timeouts", "1"), ("tcp_syn_retries", "60"), ("tcp_retries2", "60")]
+    {
         let set = std::fs::write(format!("/proc/sys/net/ipv4/{name}"), value);
         assert!(set.is_ok() || name == "tcp_rto_max_ms", "{name}: {set:?}");
     }

@@ -8,8 +8,8 @@ use stormdrill::probe::{Health, Probe};
 use stormdrill_core::edge::Protocol;
 use tempfile::TempDir;
 
-use super::{Server, alone, attach, counts, free_port};
 use crate::lab::{run, wait_until};
+use crate::servers::{Server, alone, assert_counts, attach, counts, free_port};
 
 /// A key and a certificate for it in a directory.
 fn certify(dir: &Path) {
@@ -191,6 +191,6 @@ fn redis_commands_within_tls_are_counted() {
         // A look counts itself from the next one on: the first is behind the probe, the last before it.
         let made = processed() - first;
         assert!(made > 20_000, "{made}");
-        super::assert_counts(&mut probe, made, made, 0);
+        assert_counts(&mut probe, made, made, 0);
     });
 }

@@ -27,21 +27,44 @@ struct Need {
     truth: Option<String>,
 }
 
-/// One sentence for each expectation that needs a number of requests.
+/// One sentence for each expectation that needs a number of requests, or that holds without any.
 #[must_use]
 pub(super) fn needs(playbook: &Playbook) -> Vec<String> {
-    playbook.expect.iter().filter_map(|expectation| Some(sentence(expectation, &need(expectation, playbook)?, playbook))).collect()
+    let of =
+        |expectation: &Expectation| always(expectation).or_else(|| Some(sentence(expectation, &need(expectation, playbook)?, playbook)));
+    playbook.expect.iter().filter_map(of).collect()
 }
 
 /// Those of them that the playbook's own load cannot meet.
 #[must_use]
 pub fn shortfalls(playbook: &Playbook) -> Vec<String> {
     let of = |expectation: &Expectation| {
+        if always(expectation).is_some() {
+            return None;
+        }
         let need = need(expectation, playbook)?;
         missing(&need, playbook)?;
         Some(sentence(expectation, &need, playbook))
     };
     playbook.expect.iter().filter_map(of).collect()
+}
+
+/// Expectations that hold whatever happens. (Those that could never pass are refused.)
+#[must_use]
+pub fn foregone(playbook: &Playbook) -> Vec<String> {
+    playbook.expect.iter().filter_map(always).collect()
+}
+
+fn always(expectation: &Expectation) -> Option<String> {
+    let Demand::Limit { op, value, increase: false, .. } = expectation.demand else { return None };
+    let is_share =
+        matches!(expectation.metric, Metric::RetryRatio { of: RetryBase::All } | Metric::SuccessRatio | Metric::ExplicitFailureRatio);
+    let bound = match op {
+        Op::AtLeast if value <= 0.0 => "below 0",
+        Op::AtMost if is_share && value >= 1.0 => "above 100%",
+        _ => return None,
+    };
+    Some(format!("{expectation}: holds whatever happens, since this is never {bound}"))
 }
 
 fn sentence(expectation: &Expectation, need: &Need, playbook: &Playbook) -> String {
@@ -206,6 +229,19 @@ mod tests {
         assert!(needs_of("success ratio >= 60% in every window", "20/s")[0].contains("in each window, if the truth is 80%"));
         for without in ["attempts max <= 3", "connections <= 100", "non idempotent retries <= 0", "late starts <= 0", "orphan work <= 1s"] {
             assert_eq!(needs_of(without, "20/s"), Vec::<String>::new(), "{without} is a fact");
+        }
+    }
+
+    #[test]
+    fn a_limit_that_always_holds_is_called_so() {
+        for (line, bound) in [("success ratio >= 0%", "below 0"), ("retry ratio <= 100%", "above 100%"), ("goodput >= 0/s", "below 0")] {
+            let said = vec![format!("{line}: holds whatever happens, since this is never {bound}")];
+            assert_eq!((needs_of(line, "20/s"), foregone(&playbook_of(line, "20/s"))), (said.clone(), said));
+            assert_eq!(shortfalls(&playbook_of(line, "1/s")), Vec::<String>::new(), "{line}");
+        }
+        // Of first attempts there may be more retries than there are of them.
+        for line in ["retry ratio of first <= 100%", "success ratio >= 100%", "retry ratio <= 0%", "downstream QPS increase >= 0%"] {
+            assert_eq!(foregone(&playbook_of(line, "20/s")), Vec::<String>::new(), "{line}");
         }
     }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use super::libtest::Tally;
 use super::targets::{Target, longest_first};
-use super::{Options, Printing, judge, skip};
+use super::{Options, Printing, judge, servers, skip};
 use crate::vm::{self, Bring, Ending, Job, Kernel};
 use crate::{paths, say};
 
@@ -18,14 +18,14 @@ use crate::{paths, say};
 /// [`ONCE`] left out.
 pub(super) const KERNELS: [&str; 1] = ["6.1"];
 
-/// Whole drills: an emulated processor takes minutes to verify their probe, and nothing of what they add depends on the kernel.
-const ONCE: [&str; 1] = ["vm_drill"];
+/// An emulated processor takes minutes to verify their probe, and nothing of what they add depends on the kernel.
+const ONCE: [&str; 2] = ["vm_drill", "vm_observe"];
 
 /// A guest that is still running after this many seconds hangs.
 const PROGRAM_LIMIT: Duration = Duration::from_secs(900);
 
 /// The programs that take longest, longest first, so that no guest begins one of them when the others have ended.
-const LONG: [&str; 3] = ["vm_safety", "vm_fault", "vm_drill"];
+const LONG: [&str; 4] = ["vm_observe", "vm_safety", "vm_fault", "vm_drill"];
 
 /// A program that is going to run in a guest of its own.
 pub(super) struct Guest<'t> {
@@ -98,13 +98,20 @@ pub(super) fn skip_all(targets: &[&Target], why: &str) -> Result<Tally> {
 fn job(target: &Target, in_full: bool) -> Result<Job> {
     let binaries = paths::target().join("debug");
     let bring = |host: &Path| -> Result<Bring> { Ok(Bring { host: host.to_path_buf(), guest: text(host)? }) };
-    let bring_along = vec![bring(&binaries.join("stormdrill"))?, bring(&binaries.join("stormdrill-lab"))?, bring(&target.program)?];
+    let mut bring_along = vec![bring(&binaries.join("stormdrill"))?, bring(&binaries.join("stormdrill-lab"))?, bring(&target.program)?];
     let mut env = vec![("STORMDRILL_BIN_DIR".to_owned(), text(&binaries)?)];
     if !in_full {
         env.push(("STORMDRILL_SHORT".to_owned(), "1".to_owned()));
     }
-    let command = vec![OsString::from(&target.program), "--test-threads=1".into()];
-    Ok(Job { command, bring: bring_along, env, memory: 1024, timeout: PROGRAM_LIMIT, ..Job::default() })
+    // Under loss everybody mostly waits, and may do so together.
+    let (memory, threads) = if target.name == servers::WITH_SERVERS {
+        bring_along.extend(servers::all()?);
+        (servers::MEMORY, "--test-threads=5")
+    } else {
+        (1024, "--test-threads=1")
+    };
+    let command = vec![OsString::from(&target.program), threads.into()];
+    Ok(Job { command, bring: bring_along, env, memory, timeout: PROGRAM_LIMIT, ..Job::default() })
 }
 
 fn text(path: &Path) -> Result<String> {

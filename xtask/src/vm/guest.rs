@@ -41,8 +41,13 @@ pub(super) fn tree(kernel: &Kernel, job: &Job) -> Result<Tree> {
         tree.bring(Path::new(folder), folder)?;
     }
     tree.bring_program(&command::require("sh")?, "/usr/bin/sh")?;
-    tree.make("/etc/passwd", false, "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n");
-    tree.make("/etc/group", false, "root:x:0:\nnogroup:x:65534:\n");
+    tree.make(
+        "/etc/passwd",
+        false,
+        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n\
+         postgres:x:70:70:for PostgreSQL, which does not run as root:/:/bin/sh\n",
+    );
+    tree.make("/etc/group", false, "root:x:0:\nnogroup:x:65534:\npostgres:x:70:\n");
     tree.make("/etc/hosts", false, "127.0.0.1 localhost stormdrill-vm\n::1 localhost\n");
     tree.make("/etc/nsswitch.conf", false, "hosts: files\n");
     tree.make("/etc/os-release", false, "ID=stormdrill-vm\nPRETTY_NAME=\"stormdrill's test guest\"\n");
