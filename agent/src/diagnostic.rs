@@ -11,6 +11,7 @@ use clap::ColorChoice;
 use miette::{
     Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents,
 };
+use stormdrill_core::harmless;
 use stormdrill_core::playbook::problem::{Problem, Source};
 
 use crate::playbook_file::{ReadError, Rejected};
@@ -89,19 +90,25 @@ fn handler(style: Style) -> GraphicalReportHandler {
     GraphicalReportHandler::new_themed(theme).with_context_lines(1).with_wrap_lines(false).with_links(false).with_width(120)
 }
 
+/// Problems that are shown; whoever has more will not read them, and each takes time for the whole text.
+const MOST_SHOWN: usize = 100;
+
 fn problems(rejected: &Rejected, style: Style) -> String {
     let handler = handler(style);
     let mut out = String::new();
-    for problem in &rejected.problems {
+    for problem in rejected.problems.iter().take(MOST_SHOWN) {
         let shown = Shown::new(problem, rejected);
         // Writing to a string cannot fail; the headline is the least that has to be said.
         if handler.render_report(&mut out, &shown).is_err() {
-            out.push_str(&problem.message);
+            out.push_str(&shown.message);
             out.push('\n');
         }
         out.push('\n');
     }
     let count = rejected.problems.len();
+    if count > MOST_SHOWN {
+        out.push_str(&format!("{} more are not shown\n", count - MOST_SHOWN));
+    }
     out + &format!("{}: {count} {}\n", rejected.path.display(), if count == 1 { "problem" } else { "problems" })
 }
 
@@ -154,16 +161,17 @@ impl<'a> Shown<'a> {
             }
         };
         let (start, end) = (problem.place.start.min(text.len()), problem.place.end.min(text.len()));
+        let text = harmless(&text);
         let label = LabeledSpan::new(Some(problem.label.clone()), start, end - start);
         let before = text.get(..start).unwrap_or_default();
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         let line = text[line_start..].lines().next().unwrap_or_default();
         if line.len() > MAX_LINE || text.is_empty() {
             let (number, column) = problem.place.line_and_column(&text);
-            let message = format!("{name}:{number}:{column}: {}", problem.message);
+            let message = format!("{name}:{number}:{column}: {}", harmless(&problem.message));
             return Self { problem, message, source: None, label };
         }
-        Self { problem, message: problem.message.clone(), source: Some(Lines { name, text }), label }
+        Self { problem, message: harmless(&problem.message), source: Some(Lines { name, text }), label }
     }
 }
 
@@ -181,7 +189,7 @@ impl Diagnostic for Shown<'_> {
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.problem.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
+        self.problem.help.as_ref().map(|help| Box::new(harmless(help)) as Box<dyn fmt::Display>)
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {

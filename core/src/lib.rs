@@ -7,6 +7,8 @@ pub mod units;
 
 mod wording;
 
+pub use wording::harmless;
+
 mod yaml;
 
 pub mod edge;

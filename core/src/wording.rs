@@ -39,6 +39,25 @@ pub(crate) fn acts_unseen(c: char) -> bool {
     c.is_control() || matches!(c, '\u{061C}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FEFF}')
 }
 
+/// A text whose characters act on nothing around them. It keeps its length in bytes, so that places in it stay where they are.
+#[must_use]
+pub fn harmless(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if acts_unseen(c) && !matches!(c, '\n' | '\r' | '\t') {
+            out.extend(std::iter::repeat_n('?', c.len_utf8()));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// `a` or `an`, whichever the word takes.
+pub(crate) fn article(word: &str) -> &'static str {
+    if word.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
+}
+
 /// So many decimals, and of a small number as many more as its first two digits need.
 pub(crate) fn decimals(value: f64, usual: usize) -> String {
     // More than any measurement has; it also bounds what a result from elsewhere can ask for.

@@ -5,7 +5,6 @@
 
 mod in_vm;
 mod libtest;
-mod servers;
 mod side_by_side;
 mod targets;
 mod tee;

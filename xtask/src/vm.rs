@@ -7,6 +7,7 @@ mod libs;
 mod mirror;
 mod modules;
 mod qemu;
+pub(crate) mod servers;
 mod tree;
 
 use std::ffi::OsString;

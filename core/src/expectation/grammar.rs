@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use super::metric::{Recovery, Row, Unit};
+use super::metric::{Qualifier, Recovery, Row, Unit};
 use super::value;
 use super::{Demand, Expectation, Metric, Op, Within};
 use crate::edge::EdgeSpec;
@@ -101,7 +101,12 @@ fn limit(reader: &mut Reader<'_>, row: &Row) -> Result<Demand, GrammarError> {
     if increase && !row.increase {
         let message = format!("`{}` has no `increase`", row.name);
         let error = GrammarError::new(GrammarErrorKind::NotAllowed, reader.range(before), message);
-        return Err(error.advice(format!("give its limit itself, as in `{} {}`", row.name, row.demand(false))));
+        return Err(error.advice(format!(
+            "give its limit itself, as in `{} {}{}`",
+            row.name,
+            if row.qualifier == Qualifier::Quantile { "p99 " } else { "" },
+            row.demand(false)
+        )));
     }
     if let Some(error) = meant::increase_or_recovers(reader, row) {
         return Err(error);

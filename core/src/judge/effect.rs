@@ -6,7 +6,7 @@
 
 use crate::edge::{EdgeSpec, Role};
 use crate::expectation::{Metric, RetryBase};
-use crate::fault::{FaultKind, FaultOutcome};
+use crate::fault::{FaultKind, FaultOutcome, Requests};
 use crate::judge::sample::Share;
 use crate::judge::{ALPHA, Evidence, measure, windows};
 use crate::stats::quotient::{self, Estimate};
@@ -154,10 +154,13 @@ fn reason(fault: &FaultOutcome, effect: Effect) -> String {
     };
     let (hit, selected) = (fault.counts.hit, fault.counts.selected);
     match effect {
-        Effect::Missed if selected == 0 => format!(
-            "{kind} to {to} saw none of its {things}; the traffic took another way, was on connections that it does not \
-             select, or another tc program came first"
-        ),
+        Effect::Missed if selected == 0 => {
+            let asked = if fault.spec.select.requests == Requests::default() { "" } else { "no request had its method and path, " };
+            format!(
+                "{kind} to {to} saw none of its {things}; {asked}the traffic took another way, was on connections that it does not \
+                 select, or another tc program came first"
+            )
+        }
         Effect::Missed => {
             format!("{kind} to {to} hit none of the {selected} {things} that it selected")
         }

@@ -57,9 +57,7 @@ impl Limit {
             return (low == high).then_some(low);
         }
         if sample.is_demand_on_each(self.op, limit) {
-            // What has no outcome may have come out otherwise.
-            let holds = compare(self.op, sample.value(), limit);
-            return (!holds || sample.unknown() <= 0.0).then_some(holds);
+            return sample.is_held_by_each(self.op, limit);
         }
         let below = sample.is_shown_at_most(limit, alpha, more);
         let above = sample.is_shown_at_least(limit, alpha, more);
@@ -129,8 +127,9 @@ impl Limit {
     }
 
     fn broken(self, observed: f64, interval: Interval) -> String {
+        let side = if observed == self.value { "at" } else { wording::wrong_side(self.op) };
         let (observed, limit) = wording::apart(observed, self.value, self.unit());
-        format!("{observed} is {} the limit of {limit} (90% interval {})", wording::wrong_side(self.op), self.spelled(interval))
+        format!("{observed} is {side} the limit of {limit} (90% interval {})", self.spelled(interval))
     }
 
     pub(crate) fn spelled(self, interval: Interval) -> String {

@@ -250,20 +250,47 @@ impl Sample {
         }
     }
 
-    /// Whether a demand lies at the very end of what is possible, as "success ratio ≥ 100%" does.
+    /// Whether a demand lies at the very end of what is possible, as "success ratio ≥ 100%" does, and "success ratio > 0%".
     ///
     /// No amount of traffic proves such a demand of what was not seen, so it is one on the requests that were.
     pub(crate) fn is_demand_on_each(&self, op: Op, limit: f64) -> bool {
+        let (lowest, highest) = self.ends();
+        match op {
+            Op::AtMost => limit <= lowest,
+            Op::AtLeast => limit >= highest,
+            Op::Less | Op::Greater => limit <= lowest || limit >= highest,
+        }
+    }
+
+    /// Whether what was seen holds such a demand, or breaks it; `None` if what has no outcome decides.
+    pub(crate) fn is_held_by_each(&self, op: Op, limit: f64) -> Option<bool> {
+        let unknown = self.unknown();
+        // That there is one at all is not undone by what has no outcome; that there is none may be.
+        let is_of_any = match op {
+            Op::Greater => limit <= self.ends().0,
+            Op::Less => limit >= self.ends().1,
+            Op::AtMost | Op::AtLeast => false,
+        };
+        match self {
+            Self::Share(share) if is_of_any => {
+                let of_it = if op == Op::Greater { share.hits } else { share.of - share.hits - unknown };
+                if of_it > 0.0 { Some(true) } else { (unknown <= 0.0).then_some(false) }
+            }
+            _ => {
+                let holds = compare(op, self.value(), limit);
+                (!holds || unknown <= 0.0).then_some(holds)
+            }
+        }
+    }
+
+    /// The lowest value that there can be, and the highest.
+    fn ends(&self) -> (f64, f64) {
         let highest = match self {
             Self::Share(share) if share.base == RetryBase::All => 1.0,
             _ => f64::INFINITY,
         };
         // Each success costs one attempt at least.
-        let lowest = if matches!(self, Self::Cost(_)) { 1.0 } else { 0.0 };
-        match op {
-            Op::Less | Op::AtMost => limit <= lowest,
-            Op::Greater | Op::AtLeast => limit >= highest,
-        }
+        (if matches!(self, Self::Cost(_)) { 1.0 } else { 0.0 }, highest)
     }
 }
 

@@ -23,7 +23,7 @@ fn write_all(out: &mut String, plan: &Plan, facts: &HostFacts) -> std::fmt::Resu
     let playbook = &plan.playbook;
     writeln!(out, "{}", playbook.name)?;
     for line in playbook.description.iter().flat_map(|text| text.lines()) {
-        writeln!(out, "  {line}")?;
+        writeln!(out, "  {}", crate::wording::harmless(line))?;
     }
     phases(out, plan)?;
     observed(out, playbook, &plan.needs)?;

@@ -64,7 +64,8 @@ pub fn unnamed(run: &Run) -> Vec<Risen> {
 
 /// Names are compared as words, so that `db` is not named by `db-replica`. What is expected of all that is downstream names the only edge there is.
 pub(super) fn is_named(name: &str, run: &Run) -> bool {
-    let is_only = run.edges.len() == 1;
+    let mut downstream = run.edges.iter().filter(|edge| edge.role == "downstream");
+    let is_only = downstream.next().is_some_and(|edge| edge.name == name) && downstream.next().is_none();
     let names = |word: &str| word.eq_ignore_ascii_case(name) || (is_only && word.eq_ignore_ascii_case("downstream"));
     run.expectations.iter().any(|view| view.text.split_whitespace().any(names))
 }

@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 
 use super::libtest::Tally;
 use super::targets::{Target, longest_first};
-use super::{Options, Printing, judge, servers, skip};
-use crate::vm::{self, Bring, Ending, Job, Kernel};
+use super::{Options, Printing, judge, skip};
+use crate::vm::{self, Bring, Ending, Job, Kernel, servers};
 use crate::{paths, say};
 
 /// The kernels of a whole run unless others are named. An emulated guest takes a quarter of an hour for all tests, so that there is one here, and the
@@ -20,6 +20,9 @@ pub(super) const KERNELS: [&str; 1] = ["6.1"];
 
 /// An emulated processor takes minutes to verify their probe, and nothing of what they add depends on the kernel.
 const ONCE: [&str; 2] = ["vm_drill", "vm_observe"];
+
+/// Starts servers in its guest.
+const WITH_SERVERS: &str = "vm_observe";
 
 /// A guest that is still running after this many seconds hangs.
 const PROGRAM_LIMIT: Duration = Duration::from_secs(900);
@@ -104,8 +107,10 @@ fn job(target: &Target, in_full: bool) -> Result<Job> {
         env.push(("STORMDRILL_SHORT".to_owned(), "1".to_owned()));
     }
     // Under loss everybody mostly waits, and may do so together.
-    let (memory, threads) = if target.name == servers::WITH_SERVERS {
-        bring_along.extend(servers::all()?);
+    let (memory, threads) = if target.name == WITH_SERVERS {
+        for server in [servers::web()?, servers::redis()?, servers::mariadb()?, servers::postgresql()?] {
+            bring_along.extend(server);
+        }
         (servers::MEMORY, "--test-threads=5")
     } else {
         (1024, "--test-threads=1")

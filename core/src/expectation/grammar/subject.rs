@@ -6,7 +6,7 @@ use super::super::words::Word;
 use super::{GrammarError, GrammarErrorKind, Reader, meant};
 use crate::edge::{EdgeSpec, Role};
 use crate::expectation::RetryBase;
-use crate::wording::nearest;
+use crate::wording::{article, nearest};
 
 /// What a line is about.
 pub(super) struct Subject {
@@ -115,12 +115,16 @@ fn applies(row: &Row, edge: Option<&EdgeSpec>, edges: &[EdgeSpec], range: std::o
         |message: String, advice: String| Err(GrammarError::new(GrammarErrorKind::NotAllowed, range.clone(), message).advice(advice));
     match edge {
         Some(edge) if !row.roles.contains(&edge.role) => {
-            let message = format!("`{}` is an {} edge, which has no {}", edge.name, edge.role.as_str(), row.name);
-            return refuse(message, format!("name a {} edge, or none", roles.join(" or ")));
+            let role = edge.role.as_str();
+            let message = format!("`{}` is {} {role} edge, which has no {}", edge.name, article(role), row.name);
+            return refuse(
+                message,
+                format!("name {} {} edge, or none", article(roles.first().copied().unwrap_or_default()), roles.join(" or ")),
+            );
         }
         None if !edges.iter().any(|edge| row.roles.contains(&edge.role)) => {
             let message = format!("no edge has {}", row.name);
-            return refuse(message, format!("observe a {} edge", roles.join(" or ")));
+            return refuse(message, format!("observe {} {} edge", article(roles.first().copied().unwrap_or_default()), roles.join(" or ")));
         }
         _ => {}
     }

@@ -1,7 +1,12 @@
 //! Every metric against a limit: pass, fail, cannot tell.
 
 use super::*;
+use crate::expectation::RetryBase;
+use crate::judge::ALPHA;
 use crate::judge::Verdict::{self, Fail, Inconclusive, Pass};
+use crate::judge::limit::Limit;
+use crate::judge::sample::{Sample, Share};
+use crate::stats::rate_ratio::Tally;
 
 fn check(name: &str, drill: &Drill, expectation: &Expectation, verdict: Verdict, reason: &str) -> Judgement {
     let got = drill.judge(expectation);
@@ -240,4 +245,26 @@ fn two_hundred_a_second_for_ten_seconds_tell_ten_percent_from_twenty() {
     };
     check("one budget", &drill(444), &qps_increase_at_most(0.2), Pass, "");
     check("three budgets of 10%", &drill(532), &qps_increase_at_most(0.2), Fail, "33% is above");
+}
+
+#[test]
+fn more_than_nothing_and_less_than_all_are_told_by_what_was_seen() {
+    let strict = |op, value| Limit { metric: Metric::SuccessRatio, op, value, increase: false };
+    let share = |hits, of, unknown| Sample::Share(Share { hits, of, unknown, base: RetryBase::All });
+    for (op, value, sample, holds) in [
+        (Op::Greater, 0.0, share(0.0, 320.0, 0.0), Some(false)),
+        (Op::Greater, 0.0, share(1.0, 320.0, 0.0), Some(true)),
+        (Op::Greater, 0.0, share(1.0, 320.0, 5.0), Some(true)),
+        (Op::Greater, 0.0, share(0.0, 320.0, 5.0), None),
+        (Op::Less, 1.0, share(320.0, 320.0, 0.0), Some(false)),
+        (Op::Less, 1.0, share(319.0, 320.0, 0.0), Some(true)),
+        (Op::Less, 1.0, share(319.0, 320.0, 1.0), None),
+        (Op::AtLeast, 1.0, share(320.0, 320.0, 0.0), Some(true)),
+        (Op::AtLeast, 1.0, share(319.0, 320.0, 0.0), Some(false)),
+    ] {
+        assert_eq!(strict(op, value).holds(&sample, ALPHA, 1.0), holds, "{op:?} {value} {sample:?}");
+    }
+    let goodput = |count| Sample::Rate { tally: Tally { count, exposure: 10.0 }, phi: 1.0 };
+    assert_eq!(strict(Op::Greater, 0.0).holds(&goodput(0.0), ALPHA, 1.0), Some(false));
+    assert_eq!(strict(Op::Greater, 0.0).holds(&goodput(3.0), ALPHA, 1.0), Some(true));
 }

@@ -34,7 +34,8 @@ pub(super) fn check(entry: &Entry, role: Role, edges: &mut Vec<EdgeSpec>, proble
             continue;
         }
         if let Some(other) = edges.iter().find(|edge| edge.name == name && edge.role != role) {
-            let message = format!("`{name}` names an {} edge already", other.role.as_str());
+            let its = other.role.as_str();
+            let message = format!("`{name}` names {} {its} edge already", crate::wording::article(its));
             let draft = Draft::new(Code::Conflict, &key.place, message).label("the second edge of that name");
             problems.report(draft.advice("a name stands for one edge").replace(format!("{name}-{}", role.as_str())));
             continue;

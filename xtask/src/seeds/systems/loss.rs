@@ -18,7 +18,7 @@ struct Cell {
     /// Tries of a request, from loss that was simulated elsewhere.
     predicted: f64,
     /// The verdicts that the playbook `packet-loss` may have, where chance decides between two: whether 5 points of the tries fail, or whether one
-    /// request of thousands does, after all of its tries.
+    /// request of thousands takes too long. (Of 3 s on fresh connections two tries in a row do so once in some 8000 requests: a hundredth, squared.)
     expected: &'static [&'static str],
 }
 
@@ -29,7 +29,7 @@ const CELLS: [Cell; 6] = [
     Cell { timeout: "3s", keeps: true, predicted: 1.003, expected: &["vacuous"] },
     Cell { timeout: "500ms", keeps: false, predicted: 1.43, expected: &["pass"] },
     Cell { timeout: "1s", keeps: false, predicted: 1.40, expected: &["fail"] },
-    Cell { timeout: "3s", keeps: false, predicted: 1.011, expected: &["vacuous"] },
+    Cell { timeout: "3s", keeps: false, predicted: 1.011, expected: &["vacuous", "fail"] },
 ];
 
 /// Seconds of the phases. The load ends ten seconds before the drill, so that all of its requests are seen.
@@ -108,7 +108,8 @@ pub(crate) fn run(scene: &Scene) -> Result<Section> {
         "**What to configure.** Whoever makes a connection for each request needs a timeout whose tries fit into what the callers wait: three tries of 1 s \
          fail this drill, since a request that fails does so after 3 s, and three of 0.5 s pass it. On connections that are kept, 30% of lost packets \
          are hardly a failure: with 0.5 s about 5% of the tries, at the edge of what counts as an effect; with 1 s so few that the drill is `vacuous`, unless one \
-         request fails all the same, after 3 s; and with 3 s none, so that the drill is `vacuous` and proves nothing. The playbook `packet-loss` fails with 150 ms a try \
+         request fails all the same, after 3 s; and with 3 s none, so that the drill is `vacuous` and proves nothing. With 3 s on fresh connections it proves \
+         nothing either, and fails only if chance has one request in thousands wait for 3 s twice. The playbook `packet-loss` fails with 150 ms a try \
          and three tries, and passes with a budget of 10%."
             .to_owned(),
     );

@@ -1,5 +1,6 @@
 //! The drills in the guest: one script that starts the services and prints the results between marks.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -50,29 +51,49 @@ pub(crate) fn prepare() -> Result<()> {
 
 /// Boots the kernel and runs all of it.
 pub(super) fn run(scene: &Scene) -> Result<Found> {
-    let kernel = vm::kernel_of_version(KERNEL, false)?;
-    let script = scene.write("guest.sh", SCRIPT)?;
     let latency = paths::workspace().join("playbooks/latency.yaml");
-    let bring = [(binary("stormdrill"), "/sd"), (binary("stormdrill-lab"), "/lab"), (latency, "/latency.yaml"), (script, "/go.sh")];
+    let said = boot(scene, "guest", SCRIPT, vec![at(latency, "/latency.yaml")], 1024)?;
+    let outcome = |name: &str| said.outcome(name, "playbooks/latency.yaml");
+    Ok(Found { kernel: said.kernel.clone(), hasty: outcome("hasty")?, patient: outcome("patient")? })
+}
+
+/// What a guest printed.
+pub(super) struct Said {
+    pub(super) kernel: String,
+    text: String,
+}
+
+impl Said {
+    /// A result that was printed between marks.
+    pub(super) fn outcome(&self, name: &str, playbook: &str) -> Result<Outcome> {
+        let (begin, end) = (format!("<<{name}"), format!(">>{name}"));
+        let between = self.text.split(&begin).nth(1).and_then(|rest| rest.split(&end).next());
+        Outcome::parse(between.with_context(|| format!("the guest printed no {name}"))?, playbook)
+    }
+}
+
+pub(super) fn at(host: PathBuf, guest: &str) -> Bring {
+    Bring { host, guest: guest.to_owned() }
+}
+
+/// Boots the kernel and runs a script there, with the product as `/sd` and the lab as `/lab`.
+pub(super) fn boot(scene: &Scene, name: &str, script: &str, bring: Vec<Bring>, memory: u64) -> Result<Said> {
+    let kernel = vm::kernel_of_version(KERNEL, false)?;
+    let script = scene.write(&format!("{name}.sh"), script)?;
+    let own = [at(binary("stormdrill"), "/sd"), at(binary("stormdrill-lab"), "/lab"), at(script, "/go.sh")];
     let job = Job {
         command: vec!["sh".into(), "/go.sh".into()],
-        bring: bring.map(|(host, guest)| Bring { host, guest: guest.to_owned() }).into(),
-        memory: 1024,
+        bring: own.into_iter().chain(bring).collect(),
+        memory,
         timeout: Duration::from_secs(1200),
         ..Job::default()
     };
     let mut output = Vec::new();
     let ending = vm::boot(&kernel, &job, &mut |bytes| output.extend_from_slice(bytes))?;
     let text = String::from_utf8_lossy(&output).replace('\r', "");
-    let log = scene.write("guest.log", &text)?;
+    let log = scene.write(&format!("{name}.log"), &text)?;
     if ending != Ending::Exited(0) {
         bail!("the guest did not end well; {} has what it said", log.display());
     }
-    let outcome = |name: &str| -> Result<Outcome> {
-        let (begin, end) = (format!("<<{name}"), format!(">>{name}"));
-        let json =
-            text.split(&begin).nth(1).and_then(|rest| rest.split(&end).next()).with_context(|| format!("the guest printed no {name}"))?;
-        Outcome::parse(json, "playbooks/latency.yaml")
-    };
-    Ok(Found { kernel: kernel.release.clone(), hasty: outcome("hasty")?, patient: outcome("patient")? })
+    Ok(Said { kernel: kernel.release.clone(), text })
 }
