@@ -127,7 +127,7 @@ impl Limit {
     }
 
     fn broken(self, observed: f64, interval: Interval) -> String {
-        let side = if observed == self.value { "at" } else { wording::wrong_side(self.op) };
+        let side = if self.excess(observed) == 0.0 { "at" } else { wording::wrong_side(self.op) };
         let (observed, limit) = wording::apart(observed, self.value, self.unit());
         format!("{observed} is {side} the limit of {limit} (90% interval {})", self.spelled(interval))
     }
