@@ -32,10 +32,14 @@ service 18081 18091 '--policy budgeted --tries 3 --budget 10% --timeout 1s'
 sleep 3
 drill() {
   # Before the drill, so that the first window of the baseline is as full as the last.
-  /lab load --url http://127.0.0.1:$2/orders --rate 15/s --duration 300s --timeout 5s --unique-path on >/dev/null 2>&1 &
+  /lab load --url http://127.0.0.1:$2/orders --rate 15/s --duration 600s --timeout 5s --unique-path on >/dev/null 2>&1 &
   load=$!
-  /sd run /latency.yaml --json /$1.json --set observe.ingress.web.port=$2 --set observe.downstream.store.port=$3 --set observe.window=2s \\
-    --set phases.baseline=20s --set phases.fault=24s --set phases.recovery=16s >/dev/null 2>/$1.err
+  # Again if the emulated machine held it up.
+  for time in 1 2 3; do
+    /sd run /latency.yaml --json /$1.json --set observe.ingress.web.port=$2 --set observe.downstream.store.port=$3 --set observe.window=2s \\
+      --set phases.baseline=20s --set phases.fault=24s --set phases.recovery=16s >/dev/null 2>/$1.err
+    [ $? = 3 ] || break
+  done
   kill $load
   echo \"<<$1\"; cat /$1.json || cat /$1.err; echo \">>$1\"
 }
