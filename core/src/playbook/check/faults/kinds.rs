@@ -47,7 +47,7 @@ pub(super) fn kind(
                 return Some(FaultKind::Partition);
             }
             let draft = Draft::new(Code::BadValue, &entry.value.place, "`partition: false` injects nothing");
-            problems.report(draft.advice("leave the fault out").replace("true"));
+            problems.report(draft.advice("leave the fault out, or write `true`"));
             None
         }
         "refuse" => Some(FaultKind::Refuse { share: fields::quantity(entry, share::parse_drawn, problems)? }),
