@@ -13,6 +13,7 @@ use stormdrill_core::edge::{Cidr, EdgeSpec, PortRange, Role};
 use thiserror::Error;
 
 use crate::daemon::overlap::overlap;
+use crate::fault::ending;
 
 const SUFFIX: &str = "claim";
 /// Room for one hook's journal, as a file system gives it out; a target has up to four hooks.
@@ -169,7 +170,7 @@ fn look_through(state_dir: &Path, targets: &[(u64, EdgeSpec)]) -> Result<(), Cla
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => continue,
             Err(source) => return Err(error(source)),
         };
-        match file.try_lock() {
+        match lock_unless_alive(&file, &path) {
             Ok(()) => {
                 fs::remove_file(&path)
                     .or_else(|gone| if gone.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(gone) })
@@ -194,6 +195,18 @@ fn look_through(state_dir: &Path, targets: &[(u64, EdgeSpec)]) -> Result<(), Cla
         }
     }
     Ok(())
+}
+
+/// Locks a claim that nobody has; that of a process which was killed is waited for.
+fn lock_unless_alive(file: &File, path: &Path) -> Result<(), TryLockError> {
+    let held = match file.try_lock() {
+        Err(TryLockError::WouldBlock) => fs::read(path).ok(),
+        other => return other,
+    };
+    if let Some(Line { pid, .. }) = held.and_then(|text| serde_json::from_slice(&text).ok()) {
+        ending::wait_for(pid).map_err(TryLockError::Error)?;
+    }
+    file.try_lock()
 }
 
 #[cfg(test)]

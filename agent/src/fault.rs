@@ -50,6 +50,8 @@ pub mod object;
 
 pub mod journal;
 
+pub(crate) mod ending;
+
 pub(crate) mod namespace;
 
 pub mod name;

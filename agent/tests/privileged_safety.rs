@@ -377,6 +377,37 @@ fn killed(scene: &Scene) {
 }
 
 #[test]
+fn clean_waits_for_a_drill_that_was_killed_this_instant() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let before = scene.dump();
+        for round in 0..4 {
+            let path = scene.agent.write(&playbook(["250ms", "60s", "250ms"]));
+            let mut drill = Process::start(&mut scene.command(&["run", path.to_str().unwrap()]));
+            drill.wait_for("fault:");
+            assert_ne!(scene.dump(), before);
+            drill.signal(Signal::SIGKILL);
+            // Nobody has waited for the process: the kernel has not ended it, and it has its locks.
+            let said = if round % 2 == 0 {
+                scene.clean()
+            } else {
+                let path = scene.agent.write(playbook(["250ms", "1s", "250ms"]).split("faults:").next().unwrap());
+                let mut next = Process::start(&mut scene.command(&["run", path.to_str().unwrap()]));
+                next.wait_for("baseline:");
+                next.signal(Signal::SIGTERM);
+                let next = next.end();
+                assert_eq!(next.code, Some(4), "{next:#?}");
+                next.stderr
+            };
+            assert!(said.contains("removed "), "round {round}: {said}");
+            scene.assert_restored(&before, &format!("round {round}: {said}"));
+            assert!(scene.agent.has_no_journal(), "round {round}: {said}");
+            drill.end();
+        }
+    });
+}
+
+#[test]
 fn a_journal_that_is_no_text_is_no_obstacle_to_clean() {
     in_namespace(|| {
         let scene = Scene::new();

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use thiserror::Error;
 
+use super::ending::{self, State};
 use super::filter::{self, Hook};
 use super::install::{self, InstallError};
 use super::journal::{self, JournalError, Record};
@@ -65,6 +66,14 @@ pub enum CleanProblem {
         /// The namespace's inode.
         namespace: u64,
     },
+    /// Its process was killed, and the kernel has not ended it: what it was about to make may still come.
+    #[error("{name} is of process {pid}, which was killed and has not ended in {} s", ending::PATIENCE.as_secs())]
+    Ending {
+        /// Its name.
+        name: Name,
+        /// The process.
+        pid: u32,
+    },
     /// A journal could not be removed.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -104,12 +113,16 @@ pub fn clean(state_dir: &Path, force: Force) -> Result<CleanReport, CleanError> 
     let mut netlink = Netlink::open()?;
     let mut report = CleanReport::default();
     let own = journal::namespace()?;
+    if force == Force::No {
+        wait_for_the_killed(&mut netlink, state_dir)?;
+    }
     let mut alive = BTreeSet::new();
     let mut torn = Vec::new();
     for journal::Entry { path, name, record, is_alive } in journal::read_all(state_dir)? {
         if is_alive && force == Force::No {
             alive.insert(name);
-            note_alive(record.map_or(name.pid(), |record| record.owner.pid), &mut report);
+            let (pid, seen_from) = record.map_or((name.pid(), 0), |record| (record.owner.pid, record.pid_namespace));
+            note_alive(name, pid, seen_from, &mut report)?;
             continue;
         }
         match record {
@@ -179,7 +192,7 @@ fn by_name(netlink: &mut Netlink, alive: &BTreeSet<Name>, force: Force, report: 
             continue;
         }
         if force == Force::No && lives(name)? {
-            note_alive(name.pid(), report);
+            note_alive(name, name.pid(), 0, report)?;
             continue;
         }
         match remove(netlink, name, &found) {
@@ -228,10 +241,27 @@ fn lives(name: Name) -> Result<bool, CleanError> {
     name.owner_lives().map_err(|source| CleanError::Process { pid: name.pid(), source })
 }
 
-fn note_alive(pid: u32, report: &mut CleanReport) {
-    if !report.alive.contains(&pid) {
+/// `seen_from`: inode of the PID namespace that the number belongs to; 0 if that is not known.
+fn note_alive(name: Name, pid: u32, seen_from: u64, report: &mut CleanReport) -> Result<(), CleanError> {
+    let is_of_here = seen_from == 0 || namespace::own_pid().is_ok_and(|own| own == seen_from);
+    if is_of_here && ending::state(pid).map_err(|source| CleanError::Process { pid, source })? == State::Ending {
+        report.problems.push(CleanProblem::Ending { name, pid });
+    } else if !report.alive.contains(&pid) {
         report.alive.push(pid);
     }
+    Ok(())
+}
+
+/// Waits for the owners that are being ended: until then they hold their journals' locks, and what they began in the kernel may still be finished.
+fn wait_for_the_killed(netlink: &mut Netlink, state_dir: &Path) -> Result<(), CleanError> {
+    let journals = journal::read_all(state_dir)?;
+    let recorded = journals.iter().filter(|entry| entry.is_alive).filter_map(|entry| Some(entry.record.as_ref().ok()?.owner.pid));
+    let named = scan(netlink)?;
+    let owners: BTreeSet<u32> = recorded.chain(named.keys().map(|name| name.pid())).collect();
+    for pid in owners {
+        ending::wait_for(pid).map_err(|source| CleanError::Process { pid, source })?;
+    }
+    Ok(())
 }
 
 fn remove_journal(path: &Path, report: &mut CleanReport) {
