@@ -62,6 +62,30 @@ fn a_partition_lets_nothing_of_the_selection_pass_either_way_and_everything_else
 }
 
 #[test]
+fn callers_on_this_host_and_elsewhere_are_met_however_an_ingress_edge_names_its_own_address() {
+    in_namespace(|| {
+        let peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        let _listener = TcpListener::bind("0.0.0.0:9999").unwrap();
+        let before = settled();
+        let reaches = |from: &'static str| {
+            let to = "10.9.0.1:9999".parse().unwrap();
+            let connect = move || TcpStream::connect_timeout(&to, Duration::from_millis(300)).is_ok();
+            if from == "here" { connect() } else { peer.run(connect) }
+        };
+        // There is no default route: without an address it is every interface that has one.
+        for address in [Some("10.9.0.1/32"), Some("10.9.0.0/24"), Some("0.0.0.0/0"), Some("::ffff:10.9.0.0/120"), None] {
+            let spec = FaultSpec { direction: Direction::Both, ..towards(FaultKind::Partition, Select::default()) };
+            let fault = apply(state.path(), spec, edge(Role::Ingress, address, Some(9999)));
+            assert_eq!(["here", "peer"].map(reaches), [false, false], "{address:?}");
+            assert!(fault.remove_blocking().error.is_none());
+            assert_eq!(["here", "peer"].map(reaches), [true, true], "{address:?}");
+        }
+        assert_eq!(dump(), before);
+    });
+}
+
+#[test]
 fn several_addresses_and_ports_are_anded_and_exclusions_win() {
     in_namespace(|| {
         let peer = Peer::new();

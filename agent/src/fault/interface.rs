@@ -1,9 +1,10 @@
 //! Where an edge's packets pass: which interfaces, which hooks.
 //!
 //! A named interface is taken. Else, where networks are known (the fault's own selection, or the edge's address): the interface of the route to each,
-//! which is loopback when the address is this host's own. Of an ingress edge that is the route to the callers that are selected; where they are not, loopback and the
-//! interface that has the served address. A downstream edge with a port only: loopback if a listener of this host has the port, else the interface of the
-//! default route. An ingress edge without an address: loopback and the interface of the default route, since callers may be on either.
+//! which is loopback when the address is this host's own, and loopback besides when a network holds such an address. Of an ingress edge that is the route to the
+//! callers that are selected; where they are not, loopback and the interface that has the served address. A downstream edge with a port only: loopback if a
+//! listener of this host has the port, else the interface of the default route. An ingress edge without an address: loopback and the interface of the default
+//! route, since callers may be on either; where there is no such route, every interface that has an address.
 
 use std::fs;
 use std::future::poll_fn;
@@ -12,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::pin::pin;
 
 use futures_core::Stream as _;
+use nix::net::if_::InterfaceFlags;
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteType};
 use rtnetlink::{Handle, RouteMessageBuilder};
 use stormdrill_core::edge::{Cidr, EdgeSpec, PortRange, Role};
@@ -79,26 +81,35 @@ pub(crate) fn resolve(
     if let Some(name) = named {
         found.push((by_name(name), "named in the playbook".to_owned()));
     } else if let networks @ [_, ..] = networks(edge, select).as_slice() {
-        let mut seen = Vec::new();
+        let mut indexes = Vec::new();
         for network in networks.iter().step_by(networks.len().div_ceil(MOST_ASKED)) {
-            let route = routed(*network)?;
-            let mut indexes = vec![(route.index, format!("the route to {}", network.address))];
-            if route.is_this_host && edge.role == Role::Ingress {
-                indexes.extend(
-                    owner(network.address, &links).map(|index| (index, format!("it has {}, for callers elsewhere", network.address))),
-                );
+            indexes.push((routed(*network)?, format!("the route to {}", network.address)));
+        }
+        for own in own_addresses(&links).iter().filter(|own| networks.iter().any(|network| holds(network, own.address))) {
+            indexes.extend(loopback().map(|link| (link.index, format!("{} is this host's own", own.address))));
+            // Whoever is selected by the far end comes by the route to it.
+            if edge.role == Role::Ingress && !is_by_callers(edge, select) {
+                indexes.push((own.interface, format!("it has {}, for callers elsewhere", own.address)));
             }
-            for (index, why) in indexes {
-                if !seen.contains(&index) {
-                    seen.push(index);
-                    found.push((by_index(index), why));
-                }
+        }
+        let mut seen = Vec::new();
+        for (index, why) in indexes {
+            if !seen.contains(&index) {
+                seen.push(index);
+                found.push((by_index(index), why));
             }
         }
     } else if edge.role == Role::Ingress {
         found.push((loopback(), "callers on this host".to_owned()));
         if let Some(index) = default_route()? {
             found.push((by_index(index), "the default route, for callers elsewhere".to_owned()));
+        } else {
+            for own in own_addresses(&links) {
+                let link = by_index(own.interface).filter(|link| link.link_header().is_some());
+                if link.is_some() && !found.iter().any(|(other, _)| *other == link) {
+                    found.push((link, format!("it has {}, for callers elsewhere: there is no default route", own.address)));
+                }
+            }
         }
     } else if edge.ports.is_some_and(|ports| listens(ports).unwrap_or(false)) {
         found.push((loopback(), "a listener of this host has the port".to_owned()));
@@ -128,38 +139,54 @@ const MOST_ASKED: usize = 64;
 /// The networks at the far end of a fault's packets, as far as they are known: the callers' of an ingress edge, or else the served addresses.
 fn networks(edge: &EdgeSpec, select: &Select) -> Vec<Cidr> {
     let known = |networks: &[Cidr]| networks.iter().copied().filter(|network| network.prefix > 0).collect::<Vec<_>>();
-    let callers = if edge.role == Role::Ingress { known(&select.peers) } else { Vec::new() };
-    let selected = if callers.is_empty() { known(&select.addresses) } else { callers };
+    let selected = known(if is_by_callers(edge, select) { &select.peers } else { &select.addresses });
     if selected.is_empty() { known(edge.address.as_slice()) } else { selected }
 }
 
-/// The interface that has an address of this host; `None` for loopback's own, and where it cannot be told.
-fn owner(address: IpAddr, links: &[Link]) -> Option<u32> {
-    let address = address.to_canonical();
-    let has = |found: &nix::ifaddrs::InterfaceAddress| {
-        let storage = found.address.as_ref();
-        let four = storage.and_then(|storage| storage.as_sockaddr_in()).map(|four| IpAddr::V4(four.ip()));
-        four.or_else(|| storage.and_then(|storage| storage.as_sockaddr_in6()).map(|six| IpAddr::V6(six.ip()))) == Some(address)
-    };
-    let name = nix::ifaddrs::getifaddrs().ok()?.find(has)?.interface_name;
-    links.iter().find(|link| link.name == name && !link.is_loopback).map(|link| link.index)
+/// Whether the networks at the far end are those of an ingress edge's callers.
+fn is_by_callers(edge: &EdgeSpec, select: &Select) -> bool {
+    edge.role == Role::Ingress && select.peers.iter().any(|network| network.prefix > 0)
 }
 
-/// What a route says.
-struct Routed {
-    index: u32,
-    is_this_host: bool,
+/// An address that an interface other than loopback has.
+struct Own {
+    address: IpAddr,
+    interface: u32,
+}
+
+/// This host's own addresses, but for loopback's and those that mean something on one link only; none where they cannot be told.
+fn own_addresses(links: &[Link]) -> Vec<Own> {
+    let own = |found: nix::ifaddrs::InterfaceAddress| {
+        let storage = found.address.as_ref()?;
+        let four = storage.as_sockaddr_in().map(|four| IpAddr::V4(four.ip()));
+        let address = four.or_else(|| storage.as_sockaddr_in6().map(|six| IpAddr::V6(six.ip())))?;
+        let link = links.iter().find(|link| link.name == found.interface_name && !link.is_loopback)?;
+        let is_of_a_link = matches!(address, IpAddr::V6(six) if six.is_unicast_link_local());
+        (!is_of_a_link && found.flags.contains(InterfaceFlags::IFF_UP)).then_some(Own { address, interface: link.index })
+    };
+    nix::ifaddrs::getifaddrs().map(|all| all.filter_map(own).collect()).unwrap_or_default()
+}
+
+/// Whether an address is of a network, which may be an IPv4 one written as IPv6.
+fn holds(network: &Cidr, address: IpAddr) -> bool {
+    let network = match network.address {
+        IpAddr::V6(six) if network.prefix >= 96 => {
+            six.to_ipv4_mapped().map_or(*network, |four| Cidr { address: IpAddr::V4(four), prefix: network.prefix.saturating_sub(96) })
+        }
+        _ => *network,
+    };
+    network.covers(&Cidr { address, prefix: if address.is_ipv4() { 32 } else { 128 } })
 }
 
 /// The interface on the route to an address, or to a host of a network that is not this one.
-fn routed(network: Cidr) -> Result<Routed, InterfaceError> {
+fn routed(network: Cidr) -> Result<u32, InterfaceError> {
     let unrouted = |source| InterfaceError::Unrouted { target: network.address.to_string(), source };
     let mut last = None;
     for number in 1..=HOSTS_TRIED {
         let (request, is_single) = request(network, number);
         let route = ask(request)?.map_err(unrouted)?;
         let is_this_host = route.header.kind == RouteType::Local;
-        last = interface_of(&route).map(|index| Routed { index, is_this_host });
+        last = interface_of(&route);
         if is_single || !is_this_host {
             break;
         }
