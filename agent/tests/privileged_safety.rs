@@ -377,6 +377,34 @@ fn killed(scene: &Scene) {
 }
 
 #[test]
+fn a_filter_that_somebody_adds_beside_ours_during_a_drill_is_in_no_later_drills_way() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let state = tempfile::tempdir().unwrap();
+        let apply = |kind| {
+            let wanted = FaultSpec { direction: Direction::Both, ..FaultSpec::new(kind, "store") };
+            let edge = edge(Role::Downstream, Some("10.9.0.2"), Some(9999));
+            Plane::new(state.path()).prepare_blocking(&[(wanted, edge)]).unwrap().remove(0).apply_blocking().unwrap()
+        };
+        let kinds = || [rate(), FaultKind::Partition, FaultKind::HttpStatus { status: 503, share: 1.0 }];
+        run("tc", &["qdisc", "add", "dev", "v0", "clsact"]);
+        for kind in kinds() {
+            let fault = apply(kind.clone());
+            // Without a priority: the kernel takes the one below the lowest, which is ours.
+            for hook in ["ingress", "egress"] {
+                run("tc", &["filter", "add", "dev", "v0", hook, "protocol", "ip", "u32", "match", "u32", "0", "0", "flowid", "1:1"]);
+            }
+            assert!(fault.remove_blocking().error.is_none());
+            let with_theirs = scene.dump();
+            for next in kinds() {
+                assert!(apply(next.clone()).remove_blocking().error.is_none(), "{next:?} after {kind:?}");
+            }
+            assert_eq!(scene.dump(), with_theirs);
+        }
+    });
+}
+
+#[test]
 fn clean_waits_for_a_drill_that_was_killed_this_instant() {
     in_namespace(|| {
         let scene = Scene::new();
@@ -626,7 +654,7 @@ fn a_step_that_the_kernel_refuses_is_explained_and_leaves_nothing_half_applied()
         let before_any = scene.dump();
         for slot in 0..=255_u32 {
             let handle = format!("{:#x}", std::process::id() << 8 | slot);
-            run("tc", &["filter", "add", "dev", "v0", "egress", "pref", "64770", "handle", &handle, "bpf", "bytecode", "1,6 0 0 0,"]);
+            run("tc", &["filter", "add", "dev", "v0", "egress", "pref", "64768", "handle", &handle, "bpf", "bytecode", "1,6 0 0 0,"]);
         }
         let before = scene.dump();
         let wanted = FaultSpec { direction: Direction::Egress, ..FaultSpec::new(rate(), "store") };
@@ -634,20 +662,18 @@ fn a_step_that_the_kernel_refuses_is_explained_and_leaves_nothing_half_applied()
             Plane::new(state.path()).prepare_blocking(&[(wanted, edge(Role::Downstream, Some("10.9.0.2"), Some(9999)))]).unwrap();
         let error = prepared.into_iter().next().unwrap().apply_blocking().unwrap_err();
         let text = stormdrill::report::log::chain(&error);
-        assert!(text.contains("add the egress filter of interface") && text.contains("os error 17"), "{text}");
+        assert!(text.contains("add the egress filter of interface v0") && text.contains("os error 17"), "{text}");
         scene.assert_restored(&before, "after the refusal");
         assert!(lab::has_no_journal(Path::new(state.path())));
-        run("tc", &["filter", "del", "dev", "v0", "egress", "pref", "64770"]);
+        run("tc", &["filter", "del", "dev", "v0", "egress", "pref", "64768"]);
         scene.assert_restored(&before_any, "without the obstacles");
-        // The place among the filters is another protocol's: EINVAL, which says nothing without the kernel's words.
-        run("tc", &["filter", "add", "dev", "v0", "egress", "pref", "64770", "protocol", "ip", "bpf", "bytecode", "1,6 0 0 0,"]);
+        // The place among the filters is another protocol's, which shows before anything is measured.
+        run("tc", &["filter", "add", "dev", "v0", "egress", "pref", "64768", "protocol", "ip", "bpf", "bytecode", "1,6 0 0 0,"]);
         let before = scene.dump();
         let wanted = FaultSpec { direction: Direction::Egress, ..FaultSpec::new(rate(), "store") };
-        let prepared =
-            Plane::new(state.path()).prepare_blocking(&[(wanted, edge(Role::Downstream, Some("10.9.0.2"), Some(9999)))]).unwrap();
-        let text = stormdrill::report::log::chain(&prepared.into_iter().next().unwrap().apply_blocking().unwrap_err());
-        assert!(text.contains("add the egress filter of interface") && text.contains("os error 22"), "{text}");
-        assert!(text.contains("the kernel says \"Protocol mismatch"), "{text}");
+        let refused = Plane::new(state.path()).prepare_blocking(&[(wanted, edge(Role::Downstream, Some("10.9.0.2"), Some(9999)))]);
+        let text = stormdrill::report::log::chain(&refused.unwrap_err());
+        assert!(text.contains("priority 64768 of the egress hook of v0 is taken by a bpf filter of someone else"), "{text}");
         scene.assert_restored(&before, "after the second refusal");
         assert!(lab::has_no_journal(Path::new(state.path())));
     });

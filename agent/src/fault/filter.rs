@@ -5,6 +5,8 @@
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
+use nix::net::if_::if_indextoname;
+
 use super::netlink::{CREATE_ONLY, Netlink, NetlinkError};
 use super::qdisc::{TCA_KIND, TCA_OPTIONS, header};
 use super::tlv::{Attributes, Malformed, Writer, text, u32_at};
@@ -12,6 +14,7 @@ use super::tlv::{Attributes, Malformed, Writer, text, u32_at};
 const RTM_NEWTFILTER: u16 = 44;
 const RTM_DELTFILTER: u16 = 45;
 const RTM_GETTFILTER: u16 = 46;
+const TCA_CHAIN: u16 = 11;
 const TCA_BPF_ACT: u16 = 1;
 const TCA_BPF_FD: u16 = 6;
 const TCA_BPF_NAME: u16 = 7;
@@ -78,6 +81,10 @@ pub(crate) struct Filter {
     pub(crate) place: Place,
     /// `bpf`, `flower`, `u32` and so on.
     pub(crate) kind: String,
+    /// The chain that it is in; a packet begins in chain 0.
+    pub(crate) chain: u32,
+    /// Whether its priority is for packets of every protocol.
+    pub(crate) is_of_any_protocol: bool,
     /// Name of a cls_bpf program.
     pub(crate) name: Option<String>,
     /// The link that its redirect points to; 0 if that link is gone.
@@ -97,7 +104,7 @@ pub(crate) enum Action {
 
 /// All filters on a hook, the kernel's own entry for each priority (handle 0) included.
 pub(crate) fn list(netlink: &mut Netlink, interface: u32, hook: Hook) -> Result<Vec<Filter>, NetlinkError> {
-    let operation = format!("list the {} filters of interface {interface}", hook.as_str());
+    let operation = format!("list the {} filters of interface {}", hook.as_str(), name_of(interface));
     let malformed = || NetlinkError::Malformed { operation: operation.clone() };
     let mut filters = Vec::new();
     for body in netlink.dump(&operation, RTM_GETTFILTER, &header(interface, 0, hook.parent(), 0))? {
@@ -112,12 +119,14 @@ fn read(body: &[u8], interface: u32, hook: Hook) -> Result<Option<Filter>, Malfo
     };
     // The priority is the upper half; the shift leaves sixteen bits.
     let place = Place { interface, hook, priority: u16::try_from(info >> 16).unwrap_or(u16::MAX), handle };
-    let mut filter = Filter { place, kind: String::new(), name: None, redirects_to: None, overlimits: 0 };
+    let is_of_any_protocol = info & 0xffff == ANY_PROTOCOL;
+    let mut filter = Filter { place, kind: String::new(), chain: 0, is_of_any_protocol, name: None, redirects_to: None, overlimits: 0 };
     let mut options = None;
     for attribute in Attributes::new(attributes) {
         match attribute? {
             (TCA_KIND, value) => filter.kind = text(value),
             (TCA_OPTIONS, value) => options = Some(value),
+            (TCA_CHAIN, value) => filter.chain = u32_at(value, 0).unwrap_or(0),
             _ => {}
         }
     }
@@ -193,7 +202,13 @@ pub(crate) fn delete(netlink: &mut Netlink, place: Place) -> Result<(), NetlinkE
 }
 
 fn describe(verb: &str, place: Place) -> String {
-    format!("{verb} the {} filter of interface {} at priority {}", place.hook.as_str(), place.interface, place.priority)
+    format!("{verb} the {} filter of interface {} at priority {}", place.hook.as_str(), name_of(place.interface), place.priority)
+}
+
+/// An interface's name in the calling thread's network namespace, or else its number.
+fn name_of(interface: u32) -> String {
+    let name = if_indextoname(interface).ok().and_then(|name| name.into_string().ok());
+    name.unwrap_or_else(|| interface.to_string())
 }
 
 fn tcmsg(place: Place) -> [u8; 20] {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use stormdrill_wire::fault::{FaultRule, FaultStats};
 use thiserror::Error;
 
-use super::filter::{self, Action, Hook, Place};
+use super::filter::{self, Action, Filter, Hook, Place};
 use super::hook_plan::{Carrier, HookPlan};
 use super::journal::{self, Journal, JournalError, Record};
 use super::lease::{self, locked};
@@ -57,6 +57,18 @@ pub enum InstallError {
     NoEgressHook {
         /// The interface.
         interface: String,
+    },
+    /// A priority holds filters of one kind for one protocol, and somebody else's are at ours.
+    #[error("priority {priority} of the {} hook of {interface} is taken by a {kind} filter of someone else", hook.as_str())]
+    PriorityTaken {
+        /// The interface.
+        interface: String,
+        /// The hook.
+        hook: Hook,
+        /// The priority.
+        priority: u16,
+        /// What is there.
+        kind: String,
     },
     /// Another network namespace cannot be entered.
     #[error("enter the network namespace {namespace}")]
@@ -321,15 +333,22 @@ fn left(record: &Record, source: NetlinkError) -> InstallError {
     InstallError::Left { name: record.name, interface: record.interface.clone(), source }
 }
 
-/// Whether the hooks can be had on an interface: better known before anything is measured than when the fault is to begin.
+/// Whether a hook, and a priority on it, can be had on an interface: better known before anything is measured than when the fault is to begin.
 ///
 /// # Errors
-/// When somebody's `ingress` qdisc is in their place, or the kernel's tables cannot be read.
-pub(crate) fn has_room(netlink: &mut Netlink, link: &Link, hooks: &[Hook]) -> Result<(), InstallError> {
-    if hooks.contains(&Hook::Egress) && qdisc::hooks(netlink, link.index)? == Hooks::IngressOnly {
+/// When somebody's `ingress` qdisc or filter is in their place, or the kernel's tables cannot be read.
+pub(crate) fn has_room(netlink: &mut Netlink, link: &Link, hook: Hook, priority: Option<u16>) -> Result<(), InstallError> {
+    if hook == Hook::Egress && qdisc::hooks(netlink, link.index)? == Hooks::IngressOnly {
         return Err(InstallError::NoEgressHook { interface: link.name.clone() });
     }
-    Ok(())
+    let Some(priority) = priority else { return Ok(()) };
+    let there = filter::list(netlink, link.index, hook)?;
+    let obstacle =
+        |filter: &&Filter| (filter.place.priority, filter.chain) == (priority, 0) && (filter.kind != "bpf" || !filter.is_of_any_protocol);
+    match there.iter().find(obstacle) {
+        Some(Filter { kind, .. }) => Err(InstallError::PriorityTaken { interface: link.name.clone(), hook, priority, kind: kind.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// Whose the interface's clsact is or will be. A drill's own, if all that hangs on it is drills'.

@@ -12,9 +12,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use serde::{Deserialize, Serialize};
 
 /// Priorities of our filters: rewriting and dropping come before redirecting, because a redirected packet does not come back.
-pub(crate) const PRIORITY_HTTP_STATUS: u16 = 0xfd00;
-pub(crate) const PRIORITY_DROP: u16 = 0xfd01;
-pub(crate) const PRIORITY_REDIRECT: u16 = 0xfd02;
+/// They lie apart because a filter that is added without a priority gets the one below the lowest there is: next to ours, and of any protocol.
+pub(crate) const PRIORITY_HTTP_STATUS: u16 = 0xfb00;
+pub(crate) const PRIORITY_DROP: u16 = 0xfc00;
+pub(crate) const PRIORITY_REDIRECT: u16 = 0xfd00;
 /// Handle of our netem, at the root of our ifb.
 pub(crate) const NETEM_HANDLE: u32 = 0x5d01_0000;
 

@@ -27,6 +27,7 @@ use super::interface::{self, InterfaceError};
 use super::lease::Leases;
 use super::mechanism::{backend, carrier, hooks_of, is_on, other_hook, shares_netem, sight};
 use super::members::{self, MembersError};
+use super::name::PRIORITY_HTTP_STATUS;
 use super::netlink::{Netlink, NetlinkError};
 use super::object::ObjectError;
 use super::selection::Selection;
@@ -260,7 +261,10 @@ impl Plane {
                 let sight = sight(first, edge, hook);
                 let selection = selection.narrowed(&select).of_flows(select.flows, flow_seed).of_members(sight).sparing(&self.spared);
                 let also = other_hook(first, hook, sight, link.is_loopback);
-                install::has_room(&mut netlink, &link, &[hook, also.unwrap_or(hook)])?;
+                install::has_room(&mut netlink, &link, hook, Some(carrier.priority()))?;
+                if let Some(also) = also {
+                    install::has_room(&mut netlink, &link, also, Some(PRIORITY_HTTP_STATUS))?;
+                }
                 let (link, cgroup, why) = (link.clone(), cgroup.clone(), why.clone());
                 hooks.push(Loaded::of(HookPlan { link, hook, also, selection, carrier, cgroup, why })?);
             }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use stormdrill_core::edge::EdgeSpec;
-use stormdrill_core::fault::{FaultKind, FaultSpec, Select};
+use stormdrill_core::fault::{Backend, FaultKind, FaultSpec, Select};
 use stormdrill_core::plan::host::Device;
 use stormdrill_core::playbook::Playbook;
 
@@ -15,6 +15,7 @@ use super::elsewhere::{ElsewhereError, Site};
 use super::install::{self, InstallError};
 use super::interface::{self, InterfaceError};
 use super::link::Link;
+use super::name::{PRIORITY_HTTP_STATUS, PRIORITY_REDIRECT};
 use super::netlink::Netlink;
 use super::{host, mechanism, members};
 use crate::report::log::chain;
@@ -106,15 +107,22 @@ fn devices(found: &mut Findings, spec: &FaultSpec, edge: &EdgeSpec, select: &Sel
     None
 }
 
-/// Why the fault's hooks are not to be had on an interface; `None` if they are, or if it cannot be told.
+/// Why the fault's places are not to be had on an interface; `None` if they are, or if it cannot be told.
 fn taken(netlink: &mut Netlink, spec: &FaultSpec, edge: &EdgeSpec, link: &Link) -> Option<String> {
-    for hook in mechanism::hooks_of(std::slice::from_ref(spec), edge, link.is_loopback) {
+    let priority = match (&spec.kind, spec.without_netem()) {
+        (FaultKind::HttpStatus { .. }, _) => Some(PRIORITY_HTTP_STATUS),
+        // Which of two it will be shows when the kernel is tried, which takes root.
+        (_, Some(Backend::EbpfDrop)) => None,
+        _ => Some(PRIORITY_REDIRECT),
+    };
+    let mut obstacle = |hook, priority| match install::has_room(netlink, link, hook, priority) {
+        Err(error @ (InstallError::NoEgressHook { .. } | InstallError::PriorityTaken { .. })) => Some(chain(&error)),
+        _ => None,
+    };
+    mechanism::hooks_of(std::slice::from_ref(spec), edge, link.is_loopback).into_iter().find_map(|hook| {
         let also = mechanism::other_hook(spec, hook, mechanism::sight(spec, edge, hook), link.is_loopback);
-        if let Err(error @ InstallError::NoEgressHook { .. }) = install::has_room(netlink, link, &[hook, also.unwrap_or(hook)]) {
-            return Some(chain(&error));
-        }
-    }
-    None
+        obstacle(hook, priority).or_else(|| obstacle(also?, Some(PRIORITY_HTTP_STATUS)))
+    })
 }
 
 /// Whether the host has no such interface or route, rather than that nobody could look.
