@@ -405,6 +405,42 @@ fn a_filter_that_somebody_adds_beside_ours_during_a_drill_is_in_no_later_drills_
 }
 
 #[test]
+fn our_device_goes_also_after_somebody_has_renamed_it() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let before = scene.dump();
+        for is_killed in [false, true] {
+            let path = scene.agent.write(&playbook(["250ms", "60s", "250ms"]));
+            let mut drill = Process::start(&mut scene.command(&["run", path.to_str().unwrap()]));
+            drill.wait_for("fault:");
+            let links = run("ip", &["-o", "link", "show", "type", "ifb"]);
+            let ours = links.split(": ").nth(1).unwrap();
+            // Kernels before 6.2 rename only what is down.
+            for step in [["dev", ours, "down"], ["dev", ours, "name"]] {
+                let name = if step[2] == "name" { Some("mine0") } else { None };
+                run("ip", &["link", "set"].into_iter().chain(step).chain(name).collect::<Vec<_>>());
+            }
+            if is_killed {
+                drill.signal(Signal::SIGKILL);
+                drill.end();
+                let journals = journals(&scene.agent.state_dir());
+                // By the journal, and without it.
+                assert!(!journals.is_empty());
+                for journal in &journals[1..] {
+                    std::fs::remove_file(journal).unwrap();
+                }
+                scene.clean();
+            } else {
+                drill.signal(Signal::SIGTERM);
+                drill.end();
+            }
+            scene.assert_restored(&before, &format!("killed: {is_killed}"));
+            assert!(scene.agent.has_no_journal());
+        }
+    });
+}
+
+#[test]
 fn clean_waits_for_a_drill_that_was_killed_this_instant() {
     in_namespace(|| {
         let scene = Scene::new();

@@ -230,7 +230,7 @@ fn scan(netlink: &mut Netlink) -> Result<BTreeMap<Name, Found>, NetlinkError> {
                 }
             }
         }
-        if let ("ifb", Ok(name)) = (link.kind.as_deref().unwrap_or(""), link.name.parse::<Name>()) {
+        if let Some(name) = install::name_of_ifb(&link) {
             found.entry(name).or_default().ifb = Some(link);
         }
     }

@@ -191,6 +191,7 @@ impl Installed {
         if let Some((kind, options)) = self.carrier.discipline().filter(|_| self.record.ifb) {
             let ifb = link::add_ifb(&mut self.netlink, &self.record.name.to_string())?;
             self.step("ifb")?;
+            link::set_alias(&mut self.netlink, &ifb, &self.record.name.to_string())?;
             without_ipv6(&ifb);
             qdisc::add_root(&mut self.netlink, ifb.index, NETEM_HANDLE, kind, &options)?;
             link::set_up(&mut self.netlink, &ifb)?;
@@ -419,7 +420,14 @@ pub(crate) fn remove_empty_clsact(netlink: &mut Netlink, interface: u32) -> Resu
     qdisc::delete_clsact(netlink, interface)
 }
 
-/// The ifb of that name, if it is an ifb.
+/// The ifb of that name, however somebody has renamed it since.
 fn our_ifb(netlink: &mut Netlink, name: Name) -> Result<Option<Link>, NetlinkError> {
-    Ok(link::find(netlink, &name.to_string())?.filter(|link| link.kind.as_deref() == Some("ifb")))
+    Ok(link::list(netlink)?.into_iter().find(|link| name_of_ifb(link) == Some(name)))
+}
+
+/// Our name for a link, if it is an ifb of ours.
+pub(crate) fn name_of_ifb(link: &Link) -> Option<Name> {
+    let is_ifb = link.kind.as_deref() == Some("ifb");
+    let texts = [Some(link.name.as_str()), link.alias.as_deref()].into_iter().flatten();
+    texts.filter(|_| is_ifb).find_map(|text| text.parse().ok())
 }

@@ -12,6 +12,7 @@ const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_TXQLEN: u16 = 13;
 const IFLA_LINKINFO: u16 = 18;
+const IFLA_IFALIAS: u16 = 20;
 const IFLA_INFO_KIND: u16 = 1;
 /// Not in libc.
 const ARPHRD_RAWIP: u16 = 519;
@@ -27,6 +28,8 @@ pub struct Link {
     pub index: u32,
     /// Its name.
     pub name: String,
+    /// A text that somebody gave it, which stays when it is renamed.
+    pub alias: Option<String>,
     /// Its hardware type, `ARPHRD_…`.
     pub hardware: u16,
     /// Its driver kind (`ifb`, `veth`), where the kernel gives one.
@@ -60,10 +63,12 @@ pub(crate) fn list(netlink: &mut Netlink) -> Result<Vec<Link>, NetlinkError> {
         let hardware = body.get(2..4).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes).ok_or_else(malformed)?;
         let index = u32_at(&body, 4).ok_or_else(malformed)?;
         let flags = u32_at(&body, 8).ok_or_else(malformed)?;
-        let mut link = Link { index, name: String::new(), hardware, kind: None, is_loopback: flags & IFF_LOOPBACK != 0, mtu: 0 };
+        let is_loopback = flags & IFF_LOOPBACK != 0;
+        let mut link = Link { index, name: String::new(), alias: None, hardware, kind: None, is_loopback, mtu: 0 };
         for attribute in Attributes::new(body.get(16..).ok_or_else(malformed)?) {
             match attribute.map_err(|_| malformed())? {
                 (IFLA_IFNAME, value) => link.name = text(value),
+                (IFLA_IFALIAS, value) => link.alias = Some(text(value)),
                 (IFLA_MTU, value) => link.mtu = u32_at(value, 0).ok_or_else(malformed)?,
                 (IFLA_LINKINFO, value) => {
                     link.kind = Attributes::new(value).find(IFLA_INFO_KIND).map_err(|_| malformed())?.map(text);
@@ -90,6 +95,14 @@ pub(crate) fn add_ifb(netlink: &mut Netlink, name: &str) -> Result<Link, Netlink
     });
     netlink.request(&operation, RTM_NEWLINK, CREATE_ONLY, &body.into_bytes())?;
     find(netlink, name)?.ok_or(NetlinkError::Refused { operation, explanation: None, source: io::Error::from_raw_os_error(libc::ENODEV) })
+}
+
+/// Gives a link a text by which it is known under whatever name.
+pub(crate) fn set_alias(netlink: &mut Netlink, link: &Link, alias: &str) -> Result<(), NetlinkError> {
+    let operation = format!("give the device {} an alias", link.name);
+    let mut body = Writer::with_header(&header(link.index, 0, 0));
+    body.text(IFLA_IFALIAS, alias);
+    netlink.request(&operation, RTM_NEWLINK, 0, &body.into_bytes())
 }
 
 /// Sets a link up.
