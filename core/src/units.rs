@@ -44,6 +44,8 @@ pub enum UnitErrorKind {
     NoUnit,
     /// A number with something else than a unit of this quantity behind it.
     UnknownUnit,
+    /// A unit that is used elsewhere, and is told exactly, or in its two readings, in ours.
+    ForeignUnit,
     /// Finer than the quantity's resolution.
     TooFine,
     /// A share so near to nothing or to all that the kernel's draws of 32 bits cannot tell it from that.
@@ -86,7 +88,7 @@ impl UnitError {
             UnitErrorKind::Negative => format!("`{text}` is negative"),
             UnitErrorKind::NotFinite => format!("`{text}` is not a finite number"),
             UnitErrorKind::NoUnit => format!("`{text}` has no unit"),
-            UnitErrorKind::UnknownUnit => format!("`{text}` has a unit that is not known here"),
+            UnitErrorKind::UnknownUnit | UnitErrorKind::ForeignUnit => format!("`{text}` has a unit that is not known here"),
             UnitErrorKind::TooFine => format!("`{text}` is finer than can be told apart"),
             UnitErrorKind::BeyondDraws => {
                 format!("`{text}` is nearer to 0% or 100% than the kernel's 32 bits can tell")

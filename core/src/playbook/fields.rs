@@ -41,12 +41,16 @@ impl<'n> Fields<'n> {
     /// Checks the keys; unknown and repeated ones are reported and then ignored. `None` if it is no mapping.
     pub(super) fn open(node: &'n Node, place: &'n Place, keys: Keys, problems: &mut Problems<'_>) -> Option<Self> {
         let entries = entries(node, place, keys.of, problems)?;
-        for entry in entries {
+        for (index, entry) in entries.iter().enumerate() {
             let key = entry.key.text.as_str();
             if keys.known.contains(&key) {
                 continue;
             }
             let place = &entry.key.place;
+            if let Some(draft) = index.checked_sub(1).and_then(|before| decimal_comma(&entries[before], entry)) {
+                problems.report(draft);
+                continue;
+            }
             if keys.later.contains(&key) {
                 let message = format!("`{key}` is not in this version of stormdrill");
                 let advice = format!("this version knows {}", listed(keys.offer));
@@ -93,6 +97,20 @@ impl<'n> Fields<'n> {
         }
         found
     }
+}
+
+/// The report of `1,5s` in braces, which YAML takes for a value and a key.
+fn decimal_comma(before: &Entry, entry: &Entry) -> Option<Draft> {
+    let whole = scalar_text(before).filter(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    let (value, key) = (&before.value.place, &entry.key);
+    let follows = key.text.starts_with(|c: char| c.is_ascii_digit()) && matches!(entry.value.value, Value::Null);
+    if !follows || value.source != key.place.source || value.end + 1 != key.place.start {
+        return None;
+    }
+    let all = Place { end: key.place.end, ..value.clone() };
+    let draft =
+        Draft::new(Code::BadValue, &all, format!("`{whole},{}` has a comma, which ends a value here", crate::wording::excerpt(&key.text)));
+    Some(draft.advice("write a decimal point").replace(format!("{whole}.{}", key.text)))
 }
 
 /// The entries of a mapping, repeated keys reported. `None` if it is no mapping.
@@ -152,11 +170,15 @@ pub(super) fn scalar_text(entry: &Entry) -> Option<&str> {
 }
 
 /// The quantity of an entry.
-pub(super) fn quantity<T>(entry: &Entry, parse: impl FnOnce(&str) -> Result<T, UnitError>, problems: &mut Problems<'_>) -> Option<T> {
+pub(super) fn quantity<T>(entry: &Entry, parse: impl Fn(&str) -> Result<T, UnitError>, problems: &mut Problems<'_>) -> Option<T> {
     let text = text(entry, problems)?;
     match parse(text) {
         Ok(value) => Some(value),
-        Err(error) => {
+        Err(mut error) => {
+            // What is proposed in another spelling may be refused for what it says.
+            if let Some(Err(next)) = error.write.first().map(|write| parse(write)) {
+                error.write = next.write;
+            }
             let draft = refusal(&entry.value.place, &entry.key.text, &error);
             problems.report(draft);
             None

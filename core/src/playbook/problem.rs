@@ -202,6 +202,10 @@ impl<'a> Problems<'a> {
         if text.get(inside)?.contains('\n') {
             return None;
         }
+        // In braces a decimal comma ends the value, and what follows it would stay behind.
+        if after.strip_prefix(',').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+            return None;
+        }
         let line = format!("{}{replacement}{}", &before[start..], &after[..end]);
         let line = line.trim();
         (line.chars().count() <= 160).then(|| line.to_owned())

@@ -15,10 +15,8 @@ pub fn parse(text: &str) -> Result<u64, UnitError> {
     if unit.is_empty() {
         return refuse(UnitErrorKind::NoUnit, format!("{digits}mbit"));
     }
-    let lower = unit.trim().to_ascii_lowercase();
     let Some(&(_, bits)) = UNITS.iter().find(|(name, _)| *name == unit) else {
-        let near = UNITS.iter().find(|(name, _)| lower.starts_with(&name[..1]) && *name != "bit").map_or("bit", |(name, _)| name);
-        return refuse(UnitErrorKind::UnknownUnit, format!("{digits}{near}"));
+        return Err(foreign(number, digits, unit, text.trim()));
     };
     match number.times(bits).map(|bits| (bits / 8, bits % 8)) {
         Some((0, 0)) => refuse(UnitErrorKind::Zero, "10mbit".to_owned()),
@@ -27,10 +25,42 @@ pub fn parse(text: &str) -> Result<u64, UnitError> {
     }
 }
 
+/// The refusal of a unit that is not ours. A capital `B` is bytes; what is in small letters, or ends in `bps`, is bits to most and bytes to tc.
+fn foreign(number: Decimal, digits: &str, unit: &str, text: &str) -> UnitError {
+    let unit = unit.trim();
+    let size = |prefix: &str| UNITS.iter().find(|(name, _)| *name != "bit" && name.starts_with(prefix));
+    let first = unit.get(..1).map(str::to_ascii_lowercase).filter(|first| !first.starts_with('b'));
+    let rest = if first.is_some() { unit.get(1..).unwrap_or("") } else { unit };
+    let (near, bits) = match first.as_deref().map_or(Some(&UNITS[4]), size) {
+        Some(&(near, bits)) => (near, u128::from(bits)),
+        None => return UnitError::new(text, UnitErrorKind::UnknownUnit, vec![format!("{digits}mbit")]),
+    };
+    let (rest, bits) = match rest.strip_prefix('i') {
+        Some(rest) if bits > 1 => (rest, 1024_u128.pow(bits.ilog10() / 3)),
+        _ => (rest, bits),
+    };
+    let per_second =
+        ["", "s", "/s", "/sec", "ps"].iter().find_map(|end| rest.strip_suffix(end).filter(|rest| ["b", "B", "bit", "bits"].contains(rest)));
+    let exact = |factor: u128| number.times(u64::try_from(bits * factor).ok()?).filter(|bits| bits % 8 == 0 && *bits > 0).map(spelled);
+    let write: Vec<String> = match per_second.or_else(|| rest.is_empty().then_some("bit")) {
+        Some("B") => [exact(8)].into_iter().flatten().collect(),
+        Some("b") => [exact(1), exact(8)].into_iter().flatten().collect(),
+        Some(_) => [exact(1)].into_iter().flatten().collect(),
+        None => Vec::new(),
+    };
+    if write.is_empty() {
+        return UnitError::new(text, UnitErrorKind::UnknownUnit, vec![format!("{digits}{near}")]);
+    }
+    UnitError::new(text, UnitErrorKind::ForeignUnit, write)
+}
+
 /// Writes bytes a second so that it reads back as the same number.
 #[must_use]
 pub fn print(bytes_per_second: u64) -> String {
-    let bits = u128::from(bytes_per_second) * 8;
+    spelled(u128::from(bytes_per_second) * 8)
+}
+
+fn spelled(bits: u128) -> String {
     let unit = UNITS[..3].iter().find(|(_, size)| bits.is_multiple_of(u128::from(*size)));
     match unit {
         Some((name, size)) => format!("{}{name}", bits / u128::from(*size)),
@@ -53,8 +83,16 @@ mod tests {
         }
         for (text, advice) in [
             ("10", "write `10mbit`"),
-            ("10Mbps", "write `10mbit`"),
-            ("10MB/s", "write `10mbit`"),
+            ("10Mbps", "write `10mbit` or `80mbit`"),
+            ("10MB/s", "write `80mbit`"),
+            ("1.5MBps", "write `12mbit`"),
+            ("10MiB/s", "write `83886080bit`"),
+            ("10Mbit/s", "write `10mbit`"),
+            ("1Gb", "write `1gbit` or `8gbit`"),
+            ("10M", "write `10mbit`"),
+            ("100B/s", "write `800bit`"),
+            ("3parsec", "write `3mbit`"),
+            ("1e3kbit", "write `1000kbit`"),
             ("0mbit", "write `10mbit`"),
             ("1bit", "write `8bit`"),
             ("-1mbit", "write `1mbit`"),

@@ -34,6 +34,11 @@ impl Decimal {
         }
         let end = whole.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(whole.len());
         let (number, unit) = whole.split_at(end);
+        if let Some((exponent, unit)) = exponent(unit) {
+            let plain = Self::parse(number).and_then(|decimal| decimal.shifted(exponent));
+            let write = plain.map_or_else(|| example.to_owned(), |plain| format!("{}{unit}", plain.digits()));
+            return refuse(UnitErrorKind::Malformed, &write);
+        }
         match Self::parse(number) {
             Some(decimal) => Ok((decimal, number, unit)),
             None if whole.starts_with('.') && Self::parse(&format!("0{number}")).is_some() => {
@@ -57,6 +62,17 @@ impl Decimal {
         let fraction = fraction.trim_end_matches('0');
         let mantissa = format!("{whole}{fraction}").parse().ok()?;
         Some(Self { mantissa, scale: u32::try_from(fraction.len()).ok()? })
+    }
+
+    /// Times a power of ten; `None` if it would have more digits than are read.
+    fn shifted(self, exponent: i32) -> Option<Self> {
+        let scale = i32::try_from(self.scale).ok()?.checked_sub(exponent)?;
+        if usize::try_from(scale.unsigned_abs()).is_ok_and(|scale| scale >= MAX_DIGITS) {
+            return None;
+        }
+        let factor = 10_u128.checked_pow(u32::try_from(-scale.min(0)).ok()?)?;
+        let shifted = Self { mantissa: self.mantissa.checked_mul(factor)?, scale: u32::try_from(scale.max(0)).ok()? };
+        (shifted.digits().len() <= MAX_DIGITS).then_some(shifted)
     }
 
     pub(super) const fn is_zero(self) -> bool {
@@ -90,4 +106,14 @@ impl Decimal {
         // The standard parser rounds correctly; a division here would round twice.
         format!("{}e-{}", self.mantissa, self.scale + shift).parse().unwrap_or(f64::MAX)
     }
+}
+
+/// The power of ten that a text begins with, as in `e-9%`, and what follows it.
+fn exponent(text: &str) -> Option<(i32, &str)> {
+    let rest = text.strip_prefix(['e', 'E'])?;
+    let digits = rest.strip_prefix(['+', '-']).unwrap_or(rest);
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let (digits, unit) = digits.split_at(end);
+    let size: i32 = digits.parse().ok()?;
+    Some((if rest.starts_with('-') { -size } else { size }, unit))
 }

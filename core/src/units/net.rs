@@ -5,6 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::{UnitError, UnitErrorKind};
 use crate::edge::{Cidr, PortRange};
 
+/// What is proposed where the text gives no idea.
+const PORT: &str = "8080";
+const PORTS: &str = "8000-8099";
+const NETWORK: &str = "10.2.0.0/16";
+/// All of these.
+pub(crate) const EXAMPLES: [&str; 3] = [PORT, PORTS, NETWORK];
+
 /// Reads `8080` or `8000-8099`; ports run from 1 to 65535.
 ///
 /// # Errors
@@ -13,7 +20,7 @@ pub fn parse_ports(text: &str) -> Result<PortRange, UnitError> {
     let text = text.trim();
     let refuse = |kind, write: &str| UnitError::new(text, kind, vec![write.to_owned()]);
     if text.is_empty() {
-        return Err(refuse(UnitErrorKind::Empty, "8080"));
+        return Err(refuse(UnitErrorKind::Empty, PORT));
     }
     if let Some((address, port)) = text.rsplit_once(':')
         && address.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
@@ -22,18 +29,18 @@ pub fn parse_ports(text: &str) -> Result<PortRange, UnitError> {
         return Err(refuse(UnitErrorKind::AddressForPort, port));
     }
     if parse_cidr(text).is_ok() {
-        return Err(refuse(UnitErrorKind::AddressForPort, "8080"));
+        return Err(refuse(UnitErrorKind::AddressForPort, PORT));
     }
     if let Some(positive) = text.strip_prefix('-') {
-        let write = if parse_port(positive).is_ok() { positive } else { "8080" };
+        let write = if parse_port(positive).is_ok() { positive } else { PORT };
         return Err(refuse(UnitErrorKind::Negative, write));
     }
     let Some((first, last)) = text.split_once('-') else {
-        let port = parse_port(text).map_err(|kind| refuse(kind, "8080"))?;
+        let port = parse_port(text).map_err(|kind| refuse(kind, PORT))?;
         return Ok(PortRange { first: port, last: port });
     };
     let (first, last) = (first.trim(), last.trim());
-    let whole = |end: &str| parse_port(end).map_err(|kind| refuse(kind, "8000-8099"));
+    let whole = |end: &str| parse_port(end).map_err(|kind| refuse(kind, PORTS));
     let range = PortRange { first: whole(first)?, last: whole(last)? };
     if range.last < range.first {
         return Err(refuse(UnitErrorKind::Backwards, &format!("{last}-{first}")));
@@ -60,12 +67,12 @@ pub fn parse_cidr(text: &str) -> Result<Cidr, UnitError> {
     let text = text.trim();
     let refuse = |kind, write: String| Err(UnitError::new(text, kind, vec![write]));
     if text.is_empty() {
-        return refuse(UnitErrorKind::Empty, "10.2.0.0/16".to_owned());
+        return refuse(UnitErrorKind::Empty, NETWORK.to_owned());
     }
     let (address, prefix) = text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));
     let unbracketed = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(address);
     let Ok(address) = unbracketed.parse::<IpAddr>() else {
-        return refuse(not_an_address(address), "10.2.0.0/16".to_owned());
+        return refuse(not_an_address(address), NETWORK.to_owned());
     };
     let bits = if address.is_ipv4() { 32 } else { 128 };
     let prefix = match prefix.map(str::parse::<u8>) {

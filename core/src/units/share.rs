@@ -59,7 +59,7 @@ fn percentage(text: &str) -> Result<Decimal, UnitError> {
     let (number, digits, unit) = Decimal::split(text, "30%")?;
     match unit {
         "%" => Ok(number),
-        "" => Err(UnitError::new(text.trim(), UnitErrorKind::NoUnit, vec![percent(number, digits)])),
+        "" => Err(UnitError::new(text.trim(), UnitErrorKind::NoUnit, percents(number, digits))),
         _ => Err(UnitError::new(text.trim(), UnitErrorKind::UnknownUnit, vec![format!("{digits}%")])),
     }
 }
@@ -97,9 +97,17 @@ pub fn print(share: f64) -> String {
     format!("{}%", shifted(&Plain(share).to_string()))
 }
 
-/// What a number without a sign meant: up to one it is a fraction, above it is percent already.
-fn percent(number: Decimal, digits: &str) -> String {
-    if number.to_f64(0) <= 1.0 { format!("{}%", shifted(digits)) } else { format!("{digits}%") }
+/// What a number without a sign may have meant: percent already, as tc reads it, or up to one also a fraction. The milder of the two comes first where one
+/// is everything.
+fn percents(number: Decimal, digits: &str) -> Vec<String> {
+    let (literal, fraction) = (format!("{digits}%"), format!("{}%", shifted(digits)));
+    if number.is_zero() || number.exceeds(1) {
+        vec![literal]
+    } else if number.to_f64(0) < 1.0 {
+        vec![fraction, literal]
+    } else {
+        vec![literal, fraction]
+    }
 }
 
 /// A decimal text times one hundred, by moving its point, so that nothing is rounded.
@@ -142,10 +150,13 @@ mod tests {
             ("1000000000000000000000000000000000%", TooLarge, "write `30%`"),
             ("NaN%", NotFinite, "write `30%`"),
             ("-5%", Negative, "write `5%`"),
-            ("0.3", NoUnit, "write `30%`"),
-            ("0.005", NoUnit, "write `0.5%`"),
+            ("0.3", NoUnit, "write `30%` or `0.3%`"),
+            ("0.005", NoUnit, "write `0.5%` or `0.005%`"),
             ("0", NoUnit, "write `0%`"),
-            ("1", NoUnit, "write `100%`"),
+            ("1", NoUnit, "write `1%` or `100%`"),
+            ("1e-3%", Malformed, "write `0.001%`"),
+            ("2.5E1%", Malformed, "write `25%`"),
+            ("1e99%", Malformed, "write `30%`"),
             ("30", NoUnit, "write `30%`"),
             ("30 %", UnknownUnit, "write `30%`"),
             ("30percent", UnknownUnit, "write `30%`"),

@@ -193,7 +193,7 @@ fn direction(fields: &Fields<'_>, kind: Option<&FaultKind>, edge: Option<&EdgeSp
         Some(answers) if answers != written => {
             let message = format!("`http_status` acts on answers, which travel {} here", answers.as_str());
             let draft = Draft::new(Code::Conflict, place, message).label("answers do not go this way");
-            problems.report(draft.advice("leave `direction` out").replace(answers.as_str()));
+            problems.report(draft.advice(format!("leave `direction` out, or write `{}`", answers.as_str())).replace(answers.as_str()));
             None
         }
         _ => Some(written),

@@ -13,6 +13,8 @@ use crate::wording::nearest;
 
 /// The kernel draws with 32 bits of nanoseconds, and takes what is more for 2^31 - 1 of them.
 const MOST_JITTER: Duration = Duration::from_millis(2147);
+/// The jitter that is proposed, for delays that are longer.
+const MOST_EXAMPLE: Duration = Duration::from_millis(20);
 const DELAY: Keys = Keys::new("`delay`", &["time", "jitter", "correlation", "distribution", "table", "slot", "limit", "seed"]);
 const HTTP_STATUS: Keys = Keys::new("`http_status`", &["status", "share", "method", "path"]);
 
@@ -103,18 +105,18 @@ fn status(entry: &Entry, problems: &mut Problems<'_>) -> Option<u16> {
 
 fn delay(entry: &Entry, phases: Option<Phases>, tuning: &mut Tuning, problems: &mut Problems<'_>) -> Option<FaultKind> {
     if matches!(entry.value.value, Value::Scalar(_)) {
-        let time = fields::quantity(entry, duration::parse, problems)?;
+        let time = fields::quantity(entry, duration::parse_short, problems)?;
         let time = sensible(entry, time, phases, problems)?;
         return Some(FaultKind::Delay { time, jitter: Duration::ZERO, distribution: Distribution::default() });
     }
     let fields = Fields::open(&entry.value, &entry.key.place, DELAY, problems)?;
     let time = fields.require("time", "time: 100ms", problems).and_then(|entry| {
-        let time = fields::quantity(entry, duration::parse, problems)?;
+        let time = fields::quantity(entry, duration::parse_short, problems)?;
         sensible(entry, time, phases, problems)
     });
     let jitter = match fields.get("jitter") {
         None => Some(Duration::ZERO),
-        Some(entry) => fields::quantity(entry, duration::parse, problems).and_then(|jitter| {
+        Some(entry) => fields::quantity(entry, duration::parse_short, problems).and_then(|jitter| {
             let (most, message, label) = match time.filter(|time| jitter > *time) {
                 Some(time) => (time, "more than the delay itself".to_owned(), "this would reach below zero"),
                 None if jitter > MOST_JITTER => {
@@ -138,18 +140,16 @@ fn delay(entry: &Entry, phases: Option<Phases>, tuning: &mut Tuning, problems: &
             problems.report(draft.advice("keep one of them"));
         }
     }
-    for key in ["correlation", "table"] {
+    // One that the delay leaves room for.
+    let example = duration::print(time.filter(|time| !time.is_zero()).map_or(MOST_EXAMPLE, |time| time.min(MOST_EXAMPLE)));
+    for key in ["correlation", "table", "distribution"] {
         if let Some(entry) = fields.get(key).filter(|_| fields.get("jitter").is_none()) {
             let message = format!("`{key}` without `jitter` means nothing");
-            problems
-                .report(Draft::new(Code::Conflict, &entry.key.place, message).advice(format!("add `jitter: 20ms`, or leave `{key}` out")));
+            let advice = format!("add `jitter: {example}`, or leave `{key}` out");
+            problems.report(Draft::new(Code::Conflict, &entry.key.place, message).advice(advice));
         }
     }
     let shape = fields.get("distribution").map(|entry| distribution(entry, problems));
-    if let Some(entry) = fields.get("distribution").filter(|_| fields.get("jitter").is_none()) {
-        let draft = Draft::new(Code::Conflict, &entry.key.place, "`distribution` without `jitter` means nothing");
-        problems.report(draft.advice("add `jitter: 20ms`, or leave `distribution` out"));
-    }
     let distribution = shape.map_or(Some(Distribution::default()), |shape| shape);
     Some(FaultKind::Delay { time: time?, jitter: jitter?, distribution: distribution? })
 }

@@ -185,11 +185,12 @@ fn spacing(fields: &Fields<'_>, problems: &mut Problems<'_>) -> Option<Spacing> 
             problems.report(Draft::new(Code::Conflict, &entry.key.place, message).advice("add `time: 10ms`, or leave it out"));
             return None;
         }
-        let min = fields.require("min", "min: 10ms", problems).and_then(|entry| fields::quantity(entry, duration::parse, problems))?;
+        let min =
+            fields.require("min", "min: 10ms", problems).and_then(|entry| fields::quantity(entry, duration::parse_short, problems))?;
         let Some(entry) = fields.get("max") else {
             return Some(Spacing::Between(min, min));
         };
-        let max = fields::quantity(entry, duration::parse, problems)?;
+        let max = fields::quantity(entry, duration::parse_short, problems)?;
         if max < min {
             let message = format!("`max` of {} is less than `min`", duration::print(max));
             problems.report(Draft::new(Code::OutOfRange, &entry.value.place, message).replace(duration::print(min)));
@@ -202,10 +203,10 @@ fn spacing(fields: &Fields<'_>, problems: &mut Problems<'_>) -> Option<Spacing> 
         problems.report(Draft::new(Code::Conflict, &entry.key.place, message).advice("keep one of them"));
         return None;
     }
-    let middle = fields::quantity(time, duration::parse, problems)?;
+    let middle = fields::quantity(time, duration::parse_short, problems)?;
     let shape = fields.get("distribution").map_or(Some(Distribution::Uniform), |entry| super::kinds::distribution(entry, problems))?;
     let entry = fields.require("jitter", "jitter: 2ms", problems)?;
-    let jitter = fields::quantity(entry, duration::parse, problems)?;
+    let jitter = fields::quantity(entry, duration::parse_short, problems)?;
     let most = middle.min(Spacing::MOST_JITTER);
     if jitter > most {
         let message = format!("`jitter` of {} is more than {}", duration::print(jitter), duration::print(most));

@@ -17,11 +17,11 @@ const EXCLUDE: Keys = Keys::new("`exclude`", &["addresses", "ports", "peers"]);
 
 pub(super) fn select(entry: &Entry, edge: Option<&EdgeSpec>, problems: &mut Problems<'_>) -> Option<Select> {
     let fields = Fields::open(&entry.value, &entry.key.place, SELECT, problems)?;
-    let (addresses, hosts) = networks(&fields, problems);
+    let (addresses, hosts) = networks(&fields, edge, problems);
     let mut select = Select {
         addresses,
         hosts,
-        ports: ports(&fields, problems),
+        ports: ports(&fields, edge, problems),
         protocol: fields.get("protocol").and_then(|entry| protocol(entry, problems)),
         peers: peers(&fields, edge, problems),
         members: members::members(&fields, problems),
@@ -31,8 +31,8 @@ pub(super) fn select(entry: &Entry, edge: Option<&EdgeSpec>, problems: &mut Prob
     if let Some(entry) = fields.get("exclude")
         && let Some(fields) = Fields::open(&entry.value, &entry.key.place, EXCLUDE, problems)
     {
-        (select.exclude_addresses, select.exclude_hosts) = networks(&fields, problems);
-        select.exclude_ports = ports(&fields, problems);
+        (select.exclude_addresses, select.exclude_hosts) = networks(&fields, edge, problems);
+        select.exclude_ports = ports(&fields, edge, problems);
         select.exclude_peers = peers(&fields, edge, problems);
     }
     if let Some(entry) = fields.get("include_management") {
@@ -67,13 +67,14 @@ fn within(fields: &Fields<'_>, select: &Select, edge: &EdgeSpec, problems: &mut 
 }
 
 /// Networks, and names of hosts among them.
-fn networks(fields: &Fields<'_>, problems: &mut Problems<'_>) -> (Vec<Cidr>, Vec<String>) {
+fn networks(fields: &Fields<'_>, edge: Option<&EdgeSpec>, problems: &mut Problems<'_>) -> (Vec<Cidr>, Vec<String>) {
     let either = |text: &str| match net::parse_cidr(text) {
         Err(error) if error.kind == UnitErrorKind::NameForAddress && is_host(text) => Ok(Err(text.to_owned())),
         parsed => parsed.map(Ok),
     };
     let (mut networks, mut hosts) = (Vec::new(), Vec::new());
-    for found in each(fields, "addresses", either, problems) {
+    let example = edge.and_then(|edge| edge.address).map(|network| network.to_string());
+    for found in each(fields, "addresses", either, example.as_deref(), problems) {
         match found {
             Ok(network) => networks.push(network),
             Err(host) => hosts.push(host),
@@ -93,11 +94,15 @@ fn is_host(text: &str) -> bool {
 
 /// The other end's networks. That of a downstream edge is this host, and the edge's own end is the peer.
 fn peers(fields: &Fields<'_>, edge: Option<&EdgeSpec>, problems: &mut Problems<'_>) -> Vec<Cidr> {
+    let found = each(fields, "peers", net::parse_cidr, None, problems);
     if let (Some(entry), Some(edge)) = (fields.get("peers"), edge.filter(|edge| edge.role == Role::Downstream)) {
         let message = format!("`peers` are the callers of an ingress edge, and `{}` is a downstream edge", edge.name);
-        problems.report(Draft::new(Code::Conflict, &entry.key.place, message).advice("its peers are its addresses").replace("addresses"));
+        let draft = Draft::new(Code::Conflict, &entry.key.place, message);
+        // Under the other key they would be refused where they lie outside of the edge, or the key is there.
+        let fits = fields.get("addresses").is_none() && found.iter().all(|peer| edge.address.is_none_or(|outer| outer.covers(peer)));
+        problems.report(if fits { draft.advice("its peers are its addresses").replace("addresses") } else { draft.advice("leave it out") });
     }
-    each(fields, "peers", net::parse_cidr, problems)
+    found
 }
 
 /// A share of connections, as the kernel compares it.
@@ -111,12 +116,20 @@ fn flows(entry: &Entry, problems: &mut Problems<'_>) -> Option<u64> {
     Some(share::units(share))
 }
 
-fn ports(fields: &Fields<'_>, problems: &mut Problems<'_>) -> Vec<PortRange> {
-    each(fields, "ports", net::parse_ports, problems)
+fn ports(fields: &Fields<'_>, edge: Option<&EdgeSpec>, problems: &mut Problems<'_>) -> Vec<PortRange> {
+    let example = edge.and_then(|edge| edge.ports).map(|ports| ports.to_string());
+    each(fields, "ports", net::parse_ports, example.as_deref(), problems)
 }
 
-/// A list of quantities, or one alone; every bad one is reported at its place.
-fn each<T>(fields: &Fields<'_>, key: &str, parse: impl Fn(&str) -> Result<T, UnitError>, problems: &mut Problems<'_>) -> Vec<T> {
+/// A list of quantities, or one alone; every bad one is reported at its place. `example`: what is proposed where the text gives no idea, instead of an example of
+/// the parser's that may lie outside of the edge.
+fn each<T>(
+    fields: &Fields<'_>,
+    key: &str,
+    parse: impl Fn(&str) -> Result<T, UnitError>,
+    example: Option<&str>,
+    problems: &mut Problems<'_>,
+) -> Vec<T> {
     let Some(entry) = fields.get(key) else {
         return Vec::new();
     };
@@ -135,7 +148,12 @@ fn each<T>(fields: &Fields<'_>, key: &str, parse: impl Fn(&str) -> Result<T, Uni
         };
         match parse(text) {
             Ok(value) => found.push(value),
-            Err(error) => problems.report(fields::refusal(&node.place, key, &error)),
+            Err(mut error) => {
+                if let Some(example) = example.filter(|_| error.write.iter().any(|write| net::EXAMPLES.contains(&write.as_str()))) {
+                    error.write = vec![example.to_owned()];
+                }
+                problems.report(fields::refusal(&node.place, key, &error));
+            }
         }
     }
     found
