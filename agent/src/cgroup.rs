@@ -7,6 +7,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount, umount};
@@ -41,6 +42,16 @@ pub enum CgroupError {
     },
 }
 
+/// The state directory in which this process has mounted the hierarchy.
+static MOUNTED: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Takes off what this process has mounted, at its end: nobody may come to this mount namespace again.
+pub(crate) fn give_back() {
+    if let Some(state_dir) = MOUNTED.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        take_off(&state_dir);
+    }
+}
+
 /// The root of the cgroup2 hierarchy; mounts it under `state_dir` if it is mounted nowhere.
 ///
 /// # Errors
@@ -59,7 +70,10 @@ pub fn find_or_mount(state_dir: &Path) -> Result<PathBuf, CgroupError> {
     fs::create_dir_all(&path).map_err(|source| CgroupError::Directory { path: path.clone(), source })?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     match mount(Some("stormdrill"), &path, Some("cgroup2"), flags, None::<&str>) {
-        Ok(()) => Ok(path),
+        Ok(()) => {
+            *MOUNTED.lock().unwrap_or_else(PoisonError::into_inner) = Some(state_dir.to_owned());
+            Ok(path)
+        }
         Err(source) => {
             // Empty, unless somebody else keeps something there.
             let _ = fs::remove_dir(&path);

@@ -8,6 +8,7 @@ use clap::{Args, ColorChoice, Parser, Subcommand};
 use stormdrill_core::retry::marker::MarkerHeader;
 use stormdrill_core::units;
 
+use crate::cgroup;
 use crate::diagnostic::{self, Style};
 use crate::exit::Exit;
 use crate::fault::preview;
@@ -205,7 +206,7 @@ pub fn main() -> Exit {
     if !matches!(cli.command, Command::Clean { .. } | Command::Doctor { .. } | Command::Run(_) | Command::Serve { .. }) {
         clean::warn(&cli.state_dir);
     }
-    match cli.command {
+    let exit = match cli.command {
         Command::Run(args) => run::run(&args, &cli.state_dir),
         Command::Validate { playbooks } => answer(|out, err| validate::run(&playbooks, &[], Style::of_stderr(), out, err)),
         Command::Plan { playbook, set } => {
@@ -222,7 +223,9 @@ pub fn main() -> Exit {
         Command::Audit(args) => answer(|out, err| audit::run(&args, Style::of_stdout(), out, err)),
         Command::Predict(args) => answer(|out, err| predict::run(&args, Style::of_stderr(), out, err)),
         Command::Clean { force } => clean::run(&cli.state_dir, force),
-    }
+    };
+    cgroup::give_back();
+    exit
 }
 
 /// Runs a command that looks at files and answers: a closed pipe ends it quietly.

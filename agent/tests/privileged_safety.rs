@@ -441,6 +441,16 @@ fn our_device_goes_also_after_somebody_has_renamed_it() {
 }
 
 #[test]
+fn faults_are_told_in_the_order_of_the_playbook() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let result = scene.agent.drill(&playbook(["250ms", "500ms", "250ms"])).end();
+        let told: Vec<&str> = (0..3).filter_map(|index| result.json["faults"][index]["kind"].as_str()).collect();
+        assert_eq!(told, ["partition", "rate", "refuse"], "{:#}", result.json);
+    });
+}
+
+#[test]
 fn clean_waits_for_a_drill_that_was_killed_this_instant() {
     in_namespace(|| {
         let scene = Scene::new();
@@ -612,7 +622,7 @@ fn a_drill_goes_on_to_its_end_when_the_processes_that_it_names_die_or_restart_me
 }
 
 #[test]
-fn a_cgroup2_hierarchy_that_was_mounted_because_the_host_has_none_goes_with_the_doctor_or_with_clean() {
+fn a_cgroup2_hierarchy_that_was_mounted_because_the_host_has_none_goes_with_the_command_or_with_clean() {
     let agent = Agent::new();
     let state = agent.state_dir();
     let program = agent.command(&[]).get_program().to_owned();
@@ -620,12 +630,14 @@ fn a_cgroup2_hierarchy_that_was_mounted_because_the_host_has_none_goes_with_the_
     let script = "grep ' - cgroup2 ' /proc/self/mountinfo | cut -d' ' -f5 | xargs -r umount; \
         \"$0\" --state-dir \"$1\" doctor >&2; echo doctor: $(ls -A \"$1\"); \
         \"$0\" --state-dir \"$1\" observe --ingress web=:1 --for 1ms >&2; echo observe: $(ls -A \"$1\") $(grep -c ' - cgroup2 ' /proc/self/mountinfo); \
+        \"$0\" --state-dir \"$1\" observe --ingress web=:1 >&2 & \
+        until [ -e \"$1/cgroup2/cgroup.procs\" ]; do sleep 0.01; done; kill -9 $!; wait; echo killed: $(ls -A \"$1\"); \
         \"$0\" --state-dir \"$1\" clean; echo clean: $(ls -A \"$1\") $(grep -c ' - cgroup2 ' /proc/self/mountinfo)";
     let ended = Command::new("unshare").args(["--mount", "--propagation", "private", "sh", "-c", script]).arg(program).arg(&state).output();
     let ended = ended.unwrap();
     let told = String::from_utf8_lossy(&ended.stdout);
     let removed = "removed the cgroup2 hierarchy that was mounted in the state directory";
-    assert_eq!(told, format!("doctor:\nobserve: cgroup2 1\n{removed}\nclean: 0\n"), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(told, format!("doctor:\nobserve: 0\nkilled: cgroup2\n{removed}\nclean: 0\n"), "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
 #[test]

@@ -193,9 +193,13 @@ fn a_fault_can_be_in_another_network_namespace() {
 
 #[test]
 fn interfaces_that_the_kernel_named_are_in_the_plan() {
-    let device = |name: &str, is_loopback, why: &str| Device { name: name.to_owned(), is_loopback, why: why.to_owned() };
-    let eth = vec![device("eth7", false, "the route to 10.2.0.0")];
-    let both = vec![device("lo", true, "callers on this host"), device("eth7", false, "the default route, for callers elsewhere")];
+    let device =
+        |name: &str, is_loopback, has_hooks, why: &str| Device { name: name.to_owned(), is_loopback, has_hooks, why: why.to_owned() };
+    let eth = vec![device("eth7", false, None, "the route to 10.2.0.0")];
+    let both = vec![
+        device("lo", true, Some(false), "callers on this host"),
+        device("eth7", false, Some(true), "the default route, for callers elsewhere"),
+    ];
     let facts = HostFacts::default().with(Feature::SchNetem, true).with_devices(0, eth.clone()).with_devices(1, both).with_devices(2, eth);
     let faults = [
         "loss: 5%, to: store, netns: {path: /run/netns/blue}",
@@ -207,9 +211,9 @@ fn interfaces_that_the_kernel_named_are_in_the_plan() {
         "a clsact qdisc on eth7 in the network namespace /run/netns/blue (the route to 10.2.0.0), unless it has one",
         "an ifb device for egress of eth7 in the network namespace /run/netns/blue with netem: loss 5%, limit 1000 packets (worked out)",
         "a leased classifier at clsact egress of eth7 in the network namespace /run/netns/blue, which sends the selected packets through it",
-        "a clsact qdisc on lo (callers on this host), unless it has one",
+        "a clsact qdisc on lo (callers on this host)",
         "a leased classifier at clsact egress of lo, which rewrites the status of 5% of the selected answers",
-        "a clsact qdisc on eth7 (the default route, for callers elsewhere), unless it has one",
+        "filters alone on eth7 (the default route, for callers elsewhere), which has the hooks already",
         "a classifier at clsact ingress of eth7, which reads the requests, to know which answers are due",
         // A peer elsewhere: its answers arrive.
         "a leased classifier at clsact ingress of eth7, which rewrites the status of 5% of the selected answers",

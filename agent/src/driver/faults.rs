@@ -103,12 +103,14 @@ impl Faults {
         }
         self.counted.clear();
         let applied = std::mem::take(&mut *self.applied.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut failed = None;
+        let (mut failed, mut outcomes) = (None, Vec::new());
         for applied in applied.into_iter().rev() {
             let removal = applied.remove().await;
-            self.outcomes.extend(removal.outcomes);
+            outcomes.push(removal.outcomes);
             failed = failed.or(removal.error);
         }
+        // The last was removed first; they are told in the order of the playbook.
+        self.outcomes.extend(outcomes.into_iter().rev().flatten());
         match failed {
             Some(error) => Err(error),
             None => Ok(clock::monotonic_ns()),

@@ -17,6 +17,7 @@ use super::interface::{self, InterfaceError};
 use super::link::Link;
 use super::name::{PRIORITY_HTTP_STATUS, PRIORITY_REDIRECT};
 use super::netlink::Netlink;
+use super::qdisc::{self, Hooks};
 use super::{host, mechanism, members};
 use crate::report::log::chain;
 use crate::{cgroup, host as this_host};
@@ -85,14 +86,17 @@ fn devices(found: &mut Findings, spec: &FaultSpec, edge: &EdgeSpec, select: &Sel
         let mut netlink = Netlink::open()?;
         let links = interface::resolve(&mut netlink, edge, select, named)?;
         let taken = links.iter().find_map(|(link, _)| taken(&mut netlink, spec, edge, link));
-        Ok::<_, InterfaceError>((links, taken))
+        let mut device = |(link, why): (Link, String)| {
+            let has_hooks = qdisc::hooks(&mut netlink, link.index).ok().map(|hooks| hooks != Hooks::Absent);
+            Device { name: link.name, is_loopback: link.is_loopback, has_hooks, why }
+        };
+        Ok::<_, InterfaceError>((links.into_iter().map(&mut device).collect(), taken))
     };
     let what = named.map_or_else(|| "which interfaces there are".to_owned(), |name| format!("whether there is an interface {name}"));
     match Site::open(spec.netns.as_ref()).and_then(|site| site.inside(there)) {
-        Ok(Ok((links, taken))) => {
+        Ok(Ok((devices, taken))) => {
             found.refused.extend(taken);
-            let device = |(link, why): (Link, String)| Device { name: link.name, is_loopback: link.is_loopback, why };
-            return Some(links.into_iter().map(device).collect());
+            return Some(devices);
         }
         Ok(Err(error)) if is_of_the_host(&error) => found.refused.push(chain(&error)),
         // Where not even a netlink socket is to be had.

@@ -71,6 +71,8 @@ pub struct Device {
     pub name: String,
     /// Whether it is a loopback device.
     pub is_loopback: bool,
+    /// Whether it has a clsact qdisc, or another with its hooks, already; `None` if nobody could look.
+    pub has_hooks: Option<bool>,
     /// Why this one: "the route to 10.2.0.0".
     pub why: String,
 }

@@ -13,15 +13,15 @@ pub(super) fn words(spec: &FaultSpec, edge: &EdgeSpec, facts: &HostFacts) -> Str
     if matches!(spec.kind, FaultKind::Refuse { .. }) {
         return format!("{what} to {end}{spared}");
     }
-    let (leaving, arriving) = match edge.role {
-        Role::Downstream => ("for", "from"),
-        Role::Ingress => ("from", "at"),
+    let (leaving, arriving, again) = match edge.role {
+        Role::Downstream => ("for", "from", "from there"),
+        Role::Ingress => ("from", "at", "there"),
     };
     match spec.direction {
         Direction::Egress => format!("{what} that leave {leaving} {end}{spared}"),
         Direction::Ingress => format!("{what} that arrive {arriving} {end}{spared}"),
         Direction::Both => {
-            format!("{what} that leave {leaving} {end}, and those that arrive {arriving} it{spared}")
+            format!("{what} that leave {leaving} {end}, and those that arrive {again}{spared}")
         }
     }
 }

@@ -62,7 +62,11 @@ pub(super) fn of(
         }
         if made.iter().any(|line| line.contains("clsact")) {
             let why = place.why.iter().map(|why| format!(" ({why})")).collect::<String>();
-            steps.push(format!("a clsact qdisc on {place}{why}, unless it has one"));
+            steps.push(match place.has_hooks {
+                Some(true) => format!("filters alone on {place}{why}, which has the hooks already"),
+                Some(false) => format!("a clsact qdisc on {place}{why}"),
+                None => format!("a clsact qdisc on {place}{why}, unless it has one"),
+            });
         }
         steps.extend(made);
     }
@@ -119,6 +123,7 @@ fn hooks(spec: &FaultSpec, edge: &EdgeSpec, is_loopback: Option<bool>) -> Vec<&'
 struct Place {
     words: String,
     is_loopback: Option<bool>,
+    has_hooks: Option<bool>,
     /// Why this one, if the kernel was asked.
     why: Option<String>,
 }
@@ -139,6 +144,7 @@ fn known(spec: &FaultSpec, devices: Option<&[Device]>) -> Option<Vec<Place>> {
     let place = |device: &Device| Place {
         words: in_its_namespace(&device.name, spec),
         is_loopback: Some(device.is_loopback),
+        has_hooks: device.has_hooks,
         why: Some(device.why.clone()),
     };
     devices.map(|devices| devices.iter().map(place).collect())
@@ -146,7 +152,7 @@ fn known(spec: &FaultSpec, devices: Option<&[Device]>) -> Option<Vec<Place>> {
 
 /// The interfaces as far as they are known without asking the kernel.
 fn places(spec: &FaultSpec, edge: &EdgeSpec) -> Vec<Place> {
-    let place = |words: &str, is_loopback| Place { words: in_its_namespace(words, spec), is_loopback, why: None };
+    let place = |words: &str, is_loopback| Place { words: in_its_namespace(words, spec), is_loopback, has_hooks: None, why: None };
     let loopback = || place("lo", Some(true));
     let select = &spec.select;
     if let Some(name) = &spec.interface {
