@@ -28,6 +28,8 @@ pub mod signals;
 
 pub mod priority;
 
+pub mod memory;
+
 pub mod load;
 
 pub mod drill;

@@ -7,8 +7,8 @@
 
 use stormdrill_wire::sampling::EVERYTHING;
 
-/// Events a second that are taken in at most, in the mean of the turns: a tenth of a processor, which takes a million.
-pub const DEFAULT_BUDGET: u64 = 100_000;
+/// Events a second that are taken in at most, in the mean of the turns: less than a twentieth of a processor, at a microsecond each.
+pub const DEFAULT_BUDGET: u64 = 40_000;
 
 /// Over how long the load is measured, nanoseconds: a shorter burst has room in the ring.
 const MEASURE_NS: u64 = 500_000_000;

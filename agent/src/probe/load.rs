@@ -19,6 +19,7 @@ use stormdrill_wire::sampling::EVERYTHING;
 use super::hooks::{Hook, Hooks};
 use super::tls::{Tls, TlsError};
 use super::{Probe, ProbeConfig, ProbeError, rules, sockets};
+use crate::memory;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probe.o"));
 
@@ -156,6 +157,7 @@ pub(super) fn attach(config: &ProbeConfig<'_>, reads: Reads) -> Result<Probe, Pr
         object,
     };
     probe.write_settings(Settings { flags: events | Settings::LISTED, ..current })?;
+    memory::give_back();
     Ok(probe)
 }
 
