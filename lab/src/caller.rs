@@ -145,14 +145,15 @@ impl Caller {
                 Err(error) => Failure::NoAnswer(error),
             };
             self.note(|breaker| breaker.failed(self.clock.now()));
-            if attempt >= self.config.policy.tries || !self.config.policy.methods.allow(&call.method) {
+            let may_retry = self.breaker.as_ref().is_none_or(|breaker| lock(breaker).admits_retry());
+            if attempt >= self.config.policy.tries || !may_retry || !self.config.policy.methods.allow(&call.method) {
                 return Outcome::Failed(failure);
             }
             match self.before_retry(attempt - 1, call.deadline, self.asked_to_wait(&failure)).await {
                 Next::Try => before = Some(failure),
                 Next::Refused => {
-                    // The breaker takes each try that is refused for one that failed, as the listing does.
-                    (attempt..self.config.policy.tries).for_each(|_| self.note(|breaker| breaker.failed(self.clock.now())));
+                    // The listed breaker is told of each try that is refused.
+                    (attempt..self.config.policy.tries).for_each(|_| self.note(|breaker| breaker.refused(self.clock.now())));
                     return Outcome::Failed(failure);
                 }
                 Next::TooLate => return Outcome::TooLate(Some(failure)),

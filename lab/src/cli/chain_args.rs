@@ -7,7 +7,7 @@ use super::Switch;
 use super::values::{Ports, duration, duration_or_zero, ports, share};
 use crate::chain::{CallerGone, ChainConfig, Deadlines, Policy, RetryLayers};
 use crate::policy::backoff::{Backoff, Shape};
-use crate::policy::breaker::BreakerLimits;
+use crate::policy::breaker::{BreakerLimits, Probing};
 use crate::policy::budget::{BudgetLimits, Counting};
 use crate::policy::{Marker, Methods, RetryAfter, RetryOn};
 use crate::pool::Reuse;
@@ -61,9 +61,12 @@ pub(super) struct ChainArgs {
     /// A breaker before each layer that retries: it opens after this many failed attempts in a row [default: none]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     breaker: Option<u32>,
-    /// How long the breaker stays open; then everybody is let through
+    /// How long the breaker stays open
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     breaker_open: Duration,
+    /// Whom it lets through then; with `one`, nothing is tried again while it is open, and what a budget refuses is no failure
+    #[arg(long, value_enum, default_value = "everybody")]
+    breaker_probe: Probing,
     /// Which methods are retried
     #[arg(long, value_enum, default_value = "all")]
     methods: Methods,
@@ -136,7 +139,7 @@ impl ChainArgs {
             methods: self.methods,
             on: self.retry_on,
             retry_after: self.retry_after,
-            breaker: self.breaker.map(|failures| BreakerLimits { failures, open: self.breaker_open }),
+            breaker: self.breaker.map(|failures| BreakerLimits { failures, open: self.breaker_open, probing: self.breaker_probe }),
             caller_gone: self.caller_gone,
             reuse: match self.keepalive {
                 Switch::On => Reuse::KeepAlive,
