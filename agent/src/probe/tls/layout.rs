@@ -20,6 +20,9 @@ const DATASEC: u32 = 15;
 const DECL_TAG: u32 = 17;
 const ENUM64: u32 = 19;
 
+/// How many members without a name may lie in each other.
+const DEEPEST: u32 = 4;
+
 /// Offset of `sk_lock.owned` in a `struct sock`, in bytes.
 pub(super) fn socket_owner() -> Result<u32, TlsError> {
     let bytes = fs::read(PATH).map_err(TlsError::Layout)?;
@@ -89,19 +92,28 @@ impl<'a> Types<'a> {
     }
 
     fn member_of(&self, place: usize, name: &str) -> Option<(u32, u32)> {
+        self.member_within(place, name, DEEPEST)
+    }
+
+    /// Also among the members of a member without a name: since 7.2 the owner is in a struct in a union.
+    fn member_within(&self, place: usize, name: &str, depth: u32) -> Option<(u32, u32)> {
         let info = self.info(place)?;
-        if kind(info) != STRUCT {
+        if !matches!(kind(info), STRUCT | UNION) {
             return None;
         }
         (0..size(info & 0xffff)?).find_map(|index| {
             let at = place + 12 + 12 * index;
-            if !self.is_named(word(self.bytes, at)?, name) {
-                return None;
-            }
             // Where a member of the struct is a bit field, the upper byte is its size.
             let bits = word(self.bytes, at + 8)?;
             let bits = if info >> 31 != 0 { bits & 0xff_ffff } else { bits };
-            Some((bits / 8, word(self.bytes, at + 4)?))
+            let of = word(self.bytes, at + 4)?;
+            match word(self.bytes, at)? {
+                0 if depth > 0 => {
+                    let (inner, of) = self.member_within(self.resolve(of)?, name, depth - 1)?;
+                    Some((bits / 8 + inner, of))
+                }
+                text => self.is_named(text, name).then_some((bits / 8, of)),
+            }
         })
     }
 
@@ -134,28 +146,49 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 mod tests {
     use super::*;
 
+    const NAMES: &[u8] = b"\0int\0slock\0owned\0socket_lock_t\0sock\0first\0sk_lock\0";
+
+    fn text(name: &str) -> u32 {
+        let wanted = [name.as_bytes(), &[0]].concat();
+        NAMES.windows(wanted.len()).position(|window| window == wanted).and_then(|at| u32::try_from(at).ok()).unwrap_or(0)
+    }
+
+    fn file(types: &[Vec<u32>]) -> Vec<u8> {
+        let types = types.concat().iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
+        let length = |part: &[u8]| u32::try_from(part.len()).unwrap_or(0);
+        let header = [0x0001_eb9f, 24, 0, length(&types), length(&types), length(NAMES)];
+        header.iter().flat_map(|word| word.to_ne_bytes()).chain(types.iter().copied()).chain(NAMES.iter().copied()).collect()
+    }
+
     /// int; struct { slock: int at 0; owned: int at 4 }, named by a typedef; struct sock { first: int at 0; sk_lock at 8 }.
     #[test]
     fn a_member_of_a_member_is_found_through_a_typedef() {
-        let strings = b"\0int\0slock\0owned\0socket_lock_t\0sock\0first\0sk_lock\0";
-        let text = |name: &str| {
-            let wanted = [name.as_bytes(), &[0]].concat();
-            strings.windows(wanted.len()).position(|window| window == wanted).and_then(|at| u32::try_from(at).ok()).unwrap_or(0)
-        };
-        let words = [
+        let file = file(&[
             vec![text("int"), INT << 24, 4, 32],
             vec![0, STRUCT << 24 | 2, 8, text("slock"), 1, 0, text("owned"), 1, 32],
             vec![text("socket_lock_t"), TYPEDEF << 24, 2],
             vec![text("sock"), STRUCT << 24 | 2, 16, text("first"), 1, 0, text("sk_lock"), 3, 64],
-        ]
-        .concat();
-        let types = words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>();
-        let length = |part: &[u8]| u32::try_from(part.len()).unwrap_or(0);
-        let header = [0x0001_eb9f, 24, 0, length(&types), length(&types), length(strings)];
-        let file: Vec<u8> =
-            header.iter().flat_map(|word| word.to_ne_bytes()).chain(types.iter().copied()).chain(strings.iter().copied()).collect();
+        ]);
         assert_eq!(find(&file), Some(12));
         assert_eq!(find(&file[..file.len() - 1]), None);
         assert_eq!(find(b"no BTF at all"), None);
+    }
+
+    /// As since 7.2: the lock is struct { union { struct { slock at 0; owned at 4 } at 0 } at 2 }.
+    #[test]
+    fn a_member_is_found_in_members_without_a_name() {
+        let anonymous = |of| vec![0, UNION << 24 | 1, 8, 0, of, 0];
+        let sock = vec![text("sock"), STRUCT << 24 | 1, 16, text("sk_lock"), 4, 64];
+        let types = [
+            vec![text("int"), INT << 24, 4, 32],
+            vec![0, STRUCT << 24 | 2, 8, text("slock"), 1, 0, text("owned"), 1, 32],
+            anonymous(2),
+            vec![0, STRUCT << 24 | 1, 10, 0, 3, 16],
+            sock,
+        ];
+        assert_eq!(find(&file(&types)), Some(8 + 2 + 4));
+        // One that is in itself, which no compiler writes, ends.
+        let [int, lock, _, around, sock] = types;
+        assert_eq!(find(&file(&[int, lock, anonymous(3), around, sock])), None);
     }
 }
