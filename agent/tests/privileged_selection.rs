@@ -86,6 +86,38 @@ fn callers_on_this_host_and_elsewhere_are_met_however_an_ingress_edge_names_its_
 }
 
 #[test]
+fn a_network_is_met_on_every_interface_that_a_route_within_it_leads_to() {
+    in_namespace(|| {
+        let _peer = Peer::new();
+        let state = tempfile::tempdir().unwrap();
+        run("ip", &["link", "add", "w0", "type", "veth", "peer", "name", "w1"]);
+        run("ip", &["address", "add", "10.10.0.1/24", "dev", "w0"]);
+        for end in ["w0", "w1"] {
+            run("ip", &["link", "set", end, "up"]);
+        }
+        let lost = |network: &str| {
+            let spec = towards(FaultKind::Partition, Select::default());
+            let mut fault = apply(state.path(), spec, edge(Role::Downstream, Some(network), Some(9000)));
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            // Nobody answers to ARP there: what is asked for by hand is sent.
+            run("ip", &["neighbour", "replace", "10.10.0.2", "lladdr", "02:00:00:00:00:02", "dev", "w0"]);
+            for address in ["10.9.0.2:9000", "10.10.0.2:9000"] {
+                for _ in 0..50 {
+                    socket.send_to(b"x", address).unwrap();
+                }
+            }
+            let hit = fault.counts().unwrap()[0].hit;
+            assert!(fault.remove_blocking().error.is_none());
+            hit
+        };
+        // Without a default route the network's own address has no route.
+        assert_eq!([lost("10.0.0.0/8"), lost("10.10.0.0/24")], [100, 50]);
+        run("ip", &["route", "add", "default", "via", "10.9.0.2"]);
+        assert_eq!(lost("10.0.0.0/8"), 100);
+    });
+}
+
+#[test]
 fn several_addresses_and_ports_are_anded_and_exclusions_win() {
     in_namespace(|| {
         let peer = Peer::new();

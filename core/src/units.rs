@@ -68,7 +68,17 @@ pub enum UnitErrorKind {
     Backwards,
 }
 
+/// What is proposed where a text gives no idea.
+const EXAMPLES: [&str; 7] = ["30%", "100ms", "10mbit", "200/s", net::EXAMPLES[0], net::EXAMPLES[1], net::EXAMPLES[2]];
+
 impl UnitError {
+    /// Whether what is proposed is only how such a quantity looks, not what may have been meant.
+    pub(crate) fn is_example(&self) -> bool {
+        use UnitErrorKind::*;
+        let says_nothing = !matches!(self.kind, Negative | NoUnit | UnknownUnit | ForeignUnit | Zero | Backwards | AddressForPort);
+        says_nothing && self.write.first().is_some_and(|write| EXAMPLES.contains(&write.as_str()))
+    }
+
     pub(crate) fn new(text: &str, kind: UnitErrorKind, write: Vec<String>) -> Self {
         Self { text: crate::wording::excerpt(text), kind, write }
     }

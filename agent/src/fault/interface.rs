@@ -14,7 +14,8 @@ use std::pin::pin;
 
 use futures_core::Stream as _;
 use nix::net::if_::InterfaceFlags;
-use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteType};
+use rtnetlink::packet_route::AddressFamily;
+use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use rtnetlink::{Handle, RouteMessageBuilder};
 use stormdrill_core::edge::{Cidr, EdgeSpec, PortRange, Role};
 use stormdrill_core::fault::Select;
@@ -82,9 +83,16 @@ pub(crate) fn resolve(
         found.push((by_name(name), "named in the playbook".to_owned()));
     } else if let networks @ [_, ..] = networks(edge, select).as_slice() {
         let mut indexes = Vec::new();
+        let within = routes_within(networks)?;
         for network in networks.iter().step_by(networks.len().div_ceil(MOST_ASKED)) {
-            indexes.push((routed(*network)?, format!("the route to {}", network.address)));
+            match routed(*network) {
+                Ok(index) => indexes.push((index, format!("the route to {}", network.address))),
+                // No route to its first hosts, but to others.
+                Err(InterfaceError::Unrouted { .. }) if within.iter().any(|route| network.covers(&route.to)) => {}
+                Err(error) => return Err(error),
+            }
         }
+        indexes.extend(within.into_iter().map(|route| (route.interface, format!("the route to {}", route.to))));
         for own in own_addresses(&links).iter().filter(|own| networks.iter().any(|network| holds(network, own.address))) {
             indexes.extend(loopback().map(|link| (link.index, format!("{} is this host's own", own.address))));
             // Whoever is selected by the far end comes by the route to it.
@@ -169,13 +177,59 @@ fn own_addresses(links: &[Link]) -> Vec<Own> {
 
 /// Whether an address is of a network, which may be an IPv4 one written as IPv6.
 fn holds(network: &Cidr, address: IpAddr) -> bool {
-    let network = match network.address {
+    as_its_family(network).covers(&Cidr { address, prefix: bits(address) })
+}
+
+/// A route of this host's to a part of a network.
+struct RouteTo {
+    to: Cidr,
+    interface: u32,
+}
+
+/// The routes to what is within networks, of more than one host each: their packets need not take the way of the network's first address.
+fn routes_within(networks: &[Cidr]) -> Result<Vec<RouteTo>, InterfaceError> {
+    let wide: Vec<Cidr> = networks.iter().map(as_its_family).filter(|network| network.prefix < bits(network.address)).collect();
+    let mut found = Vec::new();
+    for all in [RouteMessageBuilder::<Ipv4Addr>::new().build(), RouteMessageBuilder::<Ipv6Addr>::new().build()] {
+        if !wide.iter().any(|network| network.address.is_ipv4() == (all.header.address_family == AddressFamily::Inet)) {
+            continue;
+        }
+        // A kernel without that family has no routes of it.
+        for route in ask_all(all)?.unwrap_or_default() {
+            let to = destination(&route).filter(|_| route.header.kind == RouteType::Unicast);
+            if let (Some(to), Some(interface)) = (to, interface_of(&route))
+                && wide.iter().any(|network| network.covers(&to))
+            {
+                found.push(RouteTo { to, interface });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Where a route leads; `None` for the default route.
+fn destination(route: &RouteMessage) -> Option<Cidr> {
+    let address = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Destination(RouteAddress::Inet(four)) => Some(IpAddr::V4(*four)),
+        RouteAttribute::Destination(RouteAddress::Inet6(six)) if !six.is_unicast_link_local() => Some(IpAddr::V6(*six)),
+        _ => None,
+    })?;
+    Some(Cidr { address, prefix: route.header.destination_prefix_length })
+}
+
+const fn bits(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+/// A network that may be an IPv4 one written as IPv6.
+fn as_its_family(network: &Cidr) -> Cidr {
+    match network.address {
         IpAddr::V6(six) if network.prefix >= 96 => {
-            six.to_ipv4_mapped().map_or(*network, |four| Cidr { address: IpAddr::V4(four), prefix: network.prefix.saturating_sub(96) })
+            let four = six.to_ipv4_mapped().map(|four| Cidr { address: IpAddr::V4(four), prefix: network.prefix.saturating_sub(96) });
+            four.unwrap_or(*network)
         }
         _ => *network,
-    };
-    network.covers(&Cidr { address, prefix: if address.is_ipv4() { 32 } else { 128 } })
+    }
 }
 
 /// The interface on the route to an address, or to a host of a network that is not this one.
@@ -239,20 +293,26 @@ fn interface_of(route: &RouteMessage) -> Option<u32> {
 }
 
 /// Asks the kernel for one route: the inner error is its refusal.
+fn ask(request: RouteMessage) -> Result<Result<RouteMessage, io::Error>, InterfaceError> {
+    let routes = ask_all(request)?;
+    Ok(routes.and_then(|routes| routes.into_iter().next().ok_or_else(|| io::ErrorKind::NotFound.into())))
+}
+
+/// Asks the kernel for routes: for one if the request has a destination, for all of its family if it has none. The inner error is its refusal.
 ///
 /// The question has a runtime of its own on a thread of its own, so that the answer is the same from inside and outside of another
 /// runtime. A thread inherits the network namespace of the one that starts it.
-fn ask(request: RouteMessage) -> Result<Result<RouteMessage, io::Error>, InterfaceError> {
+fn ask_all(request: RouteMessage) -> Result<Result<Vec<RouteMessage>, io::Error>, InterfaceError> {
     let answer = std::thread::Builder::new()
         .name("route".to_owned())
-        .spawn(move || -> io::Result<io::Result<RouteMessage>> {
+        .spawn(move || -> io::Result<io::Result<Vec<RouteMessage>>> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
             runtime.block_on(async {
                 let (connection, handle, _) = rtnetlink::new_connection()?;
                 let serving = tokio::spawn(connection);
-                let route = first_route(&handle, request).await;
+                let routes = routes(&handle, request).await;
                 serving.abort();
-                Ok(route)
+                Ok(routes)
             })
         })
         .map_err(InterfaceError::Ask)?
@@ -263,14 +323,17 @@ fn ask(request: RouteMessage) -> Result<Result<RouteMessage, io::Error>, Interfa
     }
 }
 
-async fn first_route(handle: &Handle, request: RouteMessage) -> io::Result<RouteMessage> {
-    let mut routes = pin!(handle.route().get(request).execute());
-    match poll_fn(|context| routes.as_mut().poll_next(context)).await {
-        Some(Ok(route)) => Ok(route),
-        Some(Err(rtnetlink::Error::NetlinkError(refusal))) => Err(refusal.to_io()),
-        Some(Err(_)) => Err(io::ErrorKind::InvalidData.into()),
-        None => Err(io::ErrorKind::NotFound.into()),
+async fn routes(handle: &Handle, request: RouteMessage) -> io::Result<Vec<RouteMessage>> {
+    let mut answers = pin!(handle.route().get(request).execute());
+    let mut routes = Vec::new();
+    while let Some(answer) = poll_fn(|context| answers.as_mut().poll_next(context)).await {
+        match answer {
+            Ok(route) => routes.push(route),
+            Err(rtnetlink::Error::NetlinkError(refusal)) => return Err(refusal.to_io()),
+            Err(_) => return Err(io::ErrorKind::InvalidData.into()),
+        }
     }
+    Ok(routes)
 }
 
 /// Whether a TCP listener of this host (and namespace) has a port of the range.

@@ -1,7 +1,7 @@
 //! Taking a mapping apart by its known keys, and reporting everything that is in the way.
 
 use super::node::{Entry, Node, Value};
-use super::problem::{Code, Draft, Place, Problems};
+use super::problem::{COMMA, Code, Draft, Place, Problems};
 use crate::expectation::grammar::mend;
 use crate::units::{UnitError, UnitErrorKind};
 use crate::wording::{listed, nearest};
@@ -110,7 +110,7 @@ fn decimal_comma(before: &Entry, entry: &Entry) -> Option<Draft> {
     let all = Place { end: key.place.end, ..value.clone() };
     let draft =
         Draft::new(Code::BadValue, &all, format!("`{whole},{}` has a comma, which ends a value here", crate::wording::excerpt(&key.text)));
-    Some(draft.advice("write a decimal point").replace(format!("{whole}.{}", key.text)))
+    Some(draft.label(COMMA).advice("write a decimal point").replace(format!("{whole}.{}", key.text)))
 }
 
 /// The entries of a mapping, repeated keys reported. `None` if it is no mapping.
@@ -193,6 +193,9 @@ pub(super) fn refusal(place: &Place, key: &str, error: &UnitError) -> Draft {
         _ => Code::BadValue,
     };
     let draft = Draft::new(code, place, format!("`{key}`: {error}"));
+    if error.is_example() {
+        return draft.advice(error.advice().replacen("write ", "write it as in ", 1));
+    }
     if error.kind != UnitErrorKind::UnknownUnit {
         let draft = draft.advice(error.advice());
         return match error.write.first() {

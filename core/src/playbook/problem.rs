@@ -105,6 +105,9 @@ pub(super) struct Problems<'a> {
     found: Vec<Problem>,
 }
 
+/// The label of a decimal comma that ends a value.
+pub(super) const COMMA: &str = "a decimal comma";
+
 /// A problem in the making; it is kept when `report` is called.
 #[derive(Debug)]
 #[must_use = "a problem counts only once it is reported"]
@@ -175,6 +178,11 @@ impl<'a> Problems<'a> {
 
     /// The problems, in the order in which a reader meets them.
     pub(super) fn into_sorted(mut self) -> Vec<Problem> {
+        // What a comma has cut off is told with what follows it.
+        let commas: Vec<Place> = self.found.iter().filter(|problem| problem.label == COMMA).map(|problem| problem.place.clone()).collect();
+        let is_part =
+            |place: &Place| commas.iter().any(|whole| (whole.source, whole.start) == (place.source, place.start) && whole.end > place.end);
+        self.found.retain(|problem| !is_part(&problem.place));
         self.found.sort_by(|a, b| a.place.cmp(&b.place));
         self.found
     }

@@ -514,6 +514,10 @@ fn packet_faults_that_make_no_sense_are_refused_with_their_place() {
     one("loss: {state: {p13: 1%, p31: 60%, p32: 60%}}", OutOfRange, "60%", "`p31` and `p32` are more than 100% together");
     one("delay: {time: 1ms, correlation: 5%}", Conflict, "correlation", "`correlation` without `jitter` means nothing");
     one("delay: {time: 1ms, slot: {min: 2ms, max: 1ms}}", OutOfRange, "1ms", "`max` of 1ms is less than `min`");
+    let overhead = "`overhead`: `-21` is no whole number from -20 to 1500";
+    one("rate: {bandwidth: 1mbit, overhead: -21}", OutOfRange, "-21", overhead);
+    let cell = "`cell_overhead`: `-48` is no whole number from -47 to 1500";
+    one("rate: {bandwidth: 1mbit, cell_size: 48, cell_overhead: -48}", OutOfRange, "-48", cell);
     one("partition: maybe", BadValue, "maybe", "`maybe` is neither `true` nor `false`");
     one("partition: false", BadValue, "false", "`partition: false` injects nothing");
     one("refuse: 30%, direction: both", Conflict, "direction", "`direction` beside `refuse` means nothing");

@@ -21,7 +21,14 @@ pub fn parse(text: &str) -> Result<u64, UnitError> {
     match number.times(bits).map(|bits| (bits / 8, bits % 8)) {
         Some((0, 0)) => refuse(UnitErrorKind::Zero, "10mbit".to_owned()),
         Some((bytes, 0)) => u64::try_from(bytes).or_else(|_| refuse(UnitErrorKind::TooLarge, "100gbit".to_owned())),
-        _ => refuse(UnitErrorKind::TooFine, "8bit".to_owned()),
+        // The nearest that is whole bytes.
+        Some((bytes, rest)) => refuse(UnitErrorKind::TooFine, spelled((bytes + u128::from(rest >= 4)).max(1) * 8)),
+        None => {
+            let bytes = number.to_f64(0) * bits as f64 / 8.0;
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rounded number that is not negative")]
+            let nearest = bytes.round().max(1.0) as u128;
+            refuse(UnitErrorKind::TooFine, spelled(nearest * 8))
+        }
     }
 }
 
@@ -95,6 +102,8 @@ mod tests {
             ("1e3kbit", "write `1000kbit`"),
             ("0mbit", "write `10mbit`"),
             ("1bit", "write `8bit`"),
+            ("12bit", "write `16bit`"),
+            ("1.0000000001mbit", "write `1mbit`"),
             ("-1mbit", "write `1mbit`"),
             ("NaNmbit", "write `10mbit`"),
         ] {

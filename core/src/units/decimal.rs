@@ -41,6 +41,9 @@ impl Decimal {
         }
         match Self::parse(number) {
             Some(decimal) => Ok((decimal, number, unit)),
+            None if number.ends_with('.') && Self::parse(number.trim_end_matches('.')).is_some() && number.matches('.').count() == 1 => {
+                refuse(UnitErrorKind::Malformed, &format!("{}{unit}", number.trim_end_matches('.')))
+            }
             None if whole.starts_with('.') && Self::parse(&format!("0{number}")).is_some() => {
                 refuse(UnitErrorKind::Malformed, &format!("0{whole}"))
             }

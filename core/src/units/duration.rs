@@ -143,7 +143,7 @@ mod tests {
             ("soon", Malformed, "write `100ms`"),
             ("1e3ms", Malformed, "write `1000ms`"),
             (".5s", Malformed, "write `0.5s`"),
-            ("5.s", Malformed, "write `100ms`"),
+            ("5.s", Malformed, "write `5s`"),
             ("1.2.3s", Malformed, "write `100ms`"),
             ("5 sec", UnknownUnit, "write `5s`"),
             ("5MS", UnknownUnit, "write `5ms`"),

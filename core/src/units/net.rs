@@ -36,6 +36,11 @@ pub fn parse_ports(text: &str) -> Result<PortRange, UnitError> {
         return Err(refuse(UnitErrorKind::Negative, write));
     }
     let Some((first, last)) = text.split_once('-') else {
+        // Other ways in which people write a range.
+        let range = text.split_once(':').or_else(|| text.split_once("..")).map(|(first, last)| (first.trim(), last.trim()));
+        if let Some((first, last)) = range.filter(|(first, last)| parse_port(first).is_ok() && parse_port(last).is_ok()) {
+            return Err(refuse(UnitErrorKind::Malformed, &format!("{first}-{last}")));
+        }
         let port = parse_port(text).map_err(|kind| refuse(kind, PORT))?;
         return Ok(PortRange { first: port, last: port });
     };
@@ -79,11 +84,24 @@ pub fn parse_cidr(text: &str) -> Result<Cidr, UnitError> {
         None => bits,
         Some(Ok(prefix)) if prefix <= bits => prefix,
         Some(Ok(_)) => return refuse(UnitErrorKind::TooLarge, format!("{address}/{bits}")),
-        Some(Err(_)) => return refuse(UnitErrorKind::Malformed, format!("{address}/{bits}")),
+        Some(Err(_)) => {
+            let mask = text.split_once('/').and_then(|(_, mask)| mask.parse::<Ipv4Addr>().ok()).filter(|_| address.is_ipv4());
+            let length =
+                mask.map(Ipv4Addr::to_bits).filter(|mask| mask.leading_ones() + mask.trailing_zeros() == 32).map(u32::leading_ones);
+            let prefix = length.and_then(|length| u8::try_from(length).ok()).unwrap_or(bits);
+            let network = Cidr { address, prefix };
+            return refuse(UnitErrorKind::Malformed, format!("{}/{prefix}", masked(network)));
+        }
     };
     let cidr = unmapped(Cidr { address, prefix });
     let network = Cidr { address: masked(cidr), prefix: cidr.prefix };
     if network != cidr {
+        // An IPv4 network within IPv6 has 96 bits more.
+        let four = match address {
+            IpAddr::V6(six) => six.to_ipv4_mapped().filter(|_| prefix <= 32).map(IpAddr::V4),
+            IpAddr::V4(_) => None,
+        };
+        let network = four.map_or(network, |address| Cidr { address: masked(Cidr { address, prefix }), prefix });
         return refuse(UnitErrorKind::HostBits, network.to_string());
     }
     if cidr.address.is_unspecified() && cidr.prefix == bits {

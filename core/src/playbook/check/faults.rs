@@ -185,7 +185,7 @@ fn direction(fields: &Fields<'_>, kind: Option<&FaultKind>, edge: Option<&EdgeSp
     let Some(written) = Direction::ALL.into_iter().find(|direction| direction.as_str() == text) else {
         let words = Direction::ALL.map(Direction::as_str);
         let draft = Draft::new(Code::BadValue, place, format!("there is no direction `{}`", crate::wording::excerpt(text)));
-        let advice = format!("write {}, as seen from this host", crate::wording::listed(&words));
+        let advice = format!("write {}, as seen from this host", crate::wording::listed(&words).replace(" and ", " or "));
         problems.report(draft.advice(advice).replace(nearest(text, words).unwrap_or("egress")));
         return None;
     };

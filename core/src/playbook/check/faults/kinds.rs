@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::super::Phases;
 use super::super::super::fields::{self, Fields, Keys};
 use super::super::super::node::{Entry, Value};
-use super::super::super::problem::{Code, Draft, Problems};
+use super::super::super::problem::{Code, Draft, Place, Problems};
 use super::{packets, requests};
 use crate::fault::{Distribution, FaultKind, Requests, Tuning};
 use crate::units::{duration, share};
@@ -45,6 +45,13 @@ pub(super) fn kind(
         "reorder" => packets::reorder(entry, tuning, problems),
         "rate" => packets::rate(entry, tuning, problems),
         "partition" => {
+            if let Some(text) = fields::scalar_text(entry).filter(|text| text.ends_with('%')) {
+                let message = format!("`partition` lets nothing pass, and has no share as `{}`", crate::wording::excerpt(text));
+                let whole = Place { start: entry.key.place.start, ..entry.value.place.clone() };
+                let draft = Draft::new(Code::BadValue, &entry.value.place, message).advice("a share of the packets is lost by `loss`");
+                problems.report(draft.replace_at(whole, format!("loss: {text}")));
+                return None;
+            }
             if packets::flag(entry, problems)? {
                 return Some(FaultKind::Partition);
             }

@@ -44,6 +44,8 @@ fn path(entry: &Entry, problems: &mut Problems<'_>) -> Option<NetNs> {
         return Some(NetNs::Path(text.to_owned()));
     }
     let draft = Draft::new(Code::BadValue, &entry.value.place, format!("`{}` is no absolute path", excerpt(text)));
-    problems.report(draft.advice("namespaces that have names are below `/run/netns`").replace(format!("/run/netns/{text}")));
+    let below_run = text.trim_start_matches("./");
+    let name = below_run.strip_prefix("run/netns/").or_else(|| below_run.strip_prefix("netns/")).unwrap_or(below_run);
+    problems.report(draft.advice("namespaces that have names are below `/run/netns`").replace(format!("/run/netns/{name}")));
     None
 }

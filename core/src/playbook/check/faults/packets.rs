@@ -60,13 +60,19 @@ pub(super) fn loss(entry: &Entry, tuning: &mut Tuning, problems: &mut Problems<'
 /// netem's correlation is no burstiness: it changes how much is lost.
 fn correlated(entry: &Entry, asked: f64, correlation: f64) -> Draft {
     let real = correlated_share(asked, correlation);
-    let message = format!(
-        "with a `correlation` of {} the kernel loses {:.1}% of the packets, not {}",
-        share::print(correlation),
-        real * 100.0,
-        share::print(asked)
-    );
-    let draft = Draft::new(Code::Conflict, &entry.key.place, message).label("this changes how much is lost");
+    let given = share::print(correlation);
+    // None and all are what they are; of a half the model loses a half, but hardly in bursts.
+    let (message, label) = if (real - asked).abs() < 0.0005 {
+        (
+            format!("a `correlation` of {given} is not that of a burst: the kernel draws each packet from a mean of the last draws"),
+            "not what it says",
+        )
+    } else {
+        let message =
+            format!("with a `correlation` of {given} the kernel loses {:.1}% of the packets, not {}", real * 100.0, share::print(asked));
+        (message, "this changes how much is lost")
+    };
+    let draft = Draft::new(Code::Conflict, &entry.key.place, message).label(label);
     if asked >= 1.0 || asked <= 0.0 {
         return draft.advice("leave `correlation` out");
     }
@@ -149,13 +155,16 @@ pub(super) fn rate(entry: &Entry, tuning: &mut Tuning, problems: &mut Problems<'
     let bandwidth = fields.require("bandwidth", "bandwidth: 10mbit", problems);
     let mut limit = plain(bandwidth.and_then(|entry| fields::quantity(entry, bandwidth::parse, problems))?);
     if let Some(entry) = fields.get("overhead") {
-        limit.overhead = integer(entry, -1500, 1500, problems)?;
+        // The kernel adds it without a sign: what is shorter than it takes off would be held for hours. A packet has a header of 20 bytes at least.
+        limit.overhead = integer(entry, -20, 1500, problems)?;
     }
     if let Some(entry) = fields.get("cell_size") {
         limit.cell_size = count(entry, 1, 65_535, problems)?;
     }
     if let Some(entry) = fields.get("cell_overhead") {
-        limit.cell_overhead = integer(entry, -1500, 1500, problems)?;
+        // A cell that costs nothing has no rate, and one that costs less wraps.
+        let least = 1 - i32::try_from(limit.cell_size.max(1)).unwrap_or(i32::MAX);
+        limit.cell_overhead = integer(entry, least.max(-1500), 1500, problems)?;
         if limit.cell_size == 0 {
             let draft = Draft::new(Code::Conflict, &entry.key.place, "`cell_overhead` without `cell_size` means nothing");
             problems.report(draft.advice("add `cell_size: 48`, or leave it out"));

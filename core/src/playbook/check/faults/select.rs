@@ -149,10 +149,22 @@ fn each<T>(
         match parse(text) {
             Ok(value) => found.push(value),
             Err(mut error) => {
-                if let Some(example) = example.filter(|_| error.write.iter().any(|write| net::EXAMPLES.contains(&write.as_str()))) {
-                    error.write = vec![example.to_owned()];
-                }
-                problems.report(fields::refusal(&node.place, key, &error));
+                let parts = || text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>();
+                let is_list = error.is_example() && text.contains(',') && parts().iter().all(|part| parse(part).is_ok());
+                let draft = match example.filter(|_| error.is_example()) {
+                    _ if is_list => {
+                        let items = parts().join(", ");
+                        let is_inside = matches!(entry.value.value, Value::List(_));
+                        error.write = vec![if is_inside { items } else { format!("[{items}]") }];
+                        fields::refusal(&node.place, key, &error)
+                    }
+                    Some(example) => {
+                        let message = format!("`{key}`: {error}");
+                        Draft::new(Code::BadValue, &node.place, message).advice(format!("write what is within `{example}`, the edge's own"))
+                    }
+                    None => fields::refusal(&node.place, key, &error),
+                };
+                problems.report(draft);
             }
         }
     }
