@@ -213,6 +213,22 @@ impl Http2 {
         }
     }
 
+    /// The number that a reset or a farewell begins with, over as many segments as it takes: half of it says something else. In `block`, which no
+    /// header block needs meanwhile.
+    #[inline(always)]
+    fn number(&mut self, window: &impl Window, at: u32, left: u32) -> (u32, Step) {
+        let taken = if self.at == 0 && left >= 4 {
+            self.block = (window.word(at) as u32).swap_bytes();
+            4
+        } else {
+            self.block = self.block << 8 | window.byte(at) as u32;
+            1
+        };
+        self.left -= taken;
+        self.at += taken as u8;
+        (taken, if self.at < 4 { Step::More } else { Step::Complete })
+    }
+
     #[inline(always)]
     fn base(&self) -> Note {
         let from = if self.is_response() { EventHeader::FROM_SERVER } else { 0 };
@@ -331,11 +347,10 @@ unsafe impl Recogniser for Http2 {
         if phase == phase::BLOCK || phase == phase::TOLD {
             let rest = self.left - self.padding as u32;
             let kind = self.kind & frame::MASK;
-            let most = match kind {
-                frame::DATA => DATA_CAPTURE,
-                frame::GOAWAY => 8,
-                _ => BLOCK_CAPTURE,
-            };
+            if kind == frame::RST_STREAM || kind == frame::GOAWAY {
+                return self.number(window, at, left);
+            }
+            let most = if kind == frame::DATA { DATA_CAPTURE } else { BLOCK_CAPTURE };
             let wanted = if rest > most { most } else { rest };
             if wanted > left && at > 0 {
                 return (0, Step::Reload);
@@ -343,10 +358,6 @@ unsafe impl Recogniser for Http2 {
             let taken = if wanted > left { left } else { wanted };
             self.left -= taken;
             self.at = taken as u8;
-            if kind == frame::GOAWAY && taken == 8 {
-                self.stream = (window.word(at) as u32).swap_bytes() & 0x7fff_ffff;
-                self.at = 4;
-            }
             return (taken, Step::Complete);
         }
         if phase != phase::BODY || self.left > left {
@@ -380,14 +391,18 @@ unsafe impl Recogniser for Http2 {
             return Note { kind: kind::STREAM_END, tally: if answers { tally::RESPONSE } else { tally::NONE }, ..base };
         }
         let of = self.kind & frame::MASK;
-        let kind = match of {
-            frame::DATA => kind::STREAM_DATA,
-            frame::RST_STREAM => kind::STREAM_RESET,
-            frame::SETTINGS => kind::SETTINGS,
-            _ => kind::GO_AWAY,
-        };
+        let number = self.block;
         self.go_on();
-        Note { kind, ..base }
+        if of == frame::RST_STREAM || of == frame::GOAWAY {
+            self.block = 0;
+            if of == frame::GOAWAY {
+                return Note { kind: kind::GO_AWAY, bare: true, index: number & 0x7fff_ffff, ..base };
+            }
+            // Codes that do not fit are nobody's.
+            let code = if number > u16::MAX as u32 { u16::MAX } else { number as u16 };
+            return Note { kind: kind::STREAM_RESET, bare: true, status: code, ..base };
+        }
+        Note { kind: if of == frame::DATA { kind::STREAM_DATA } else { kind::SETTINGS }, ..base }
     }
 
     #[inline(always)]
