@@ -205,6 +205,42 @@ fn a_reset_or_a_farewell_that_is_cut_anywhere_says_the_same() {
 }
 
 #[test]
+fn frames_of_unknown_types_are_ignored_once_the_preface_was_seen() {
+    for kind in [10, 12, 16, 17, 33, 0xbf, 0xff] {
+        // Longer than anybody allows at first, of no stream, of any, with every flag, and none.
+        let unknown =
+            [frame(kind, 0, 0, b""), frame(kind, 0xff, 0, &[9; 20]), frame(kind, 0x2d, 1, &[1; 2000]), frame(kind, 8, 2, b"\xff")].concat();
+        let turns = [
+            server([&frame(4, 0, 0, b""), unknown.as_slice()].concat()),
+            client([PREFACE, &unknown, &frame(4, 0, 0, b""), &unknown, &frame(1, 5, 1, b"\x82"), &unknown].concat()),
+            server([unknown.as_slice(), &frame(1, 4, 1, b"\x88"), &unknown, &frame(0, 1, 1, b"x"), &unknown].concat()),
+            client([unknown.as_slice(), &frame(1, 5, 3, b"\x82")].concat()),
+            server([unknown.as_slice(), &frame(1, 5, 3, b"\x88")].concat()),
+        ];
+        for pin in [protocol::ANY, protocol::HTTP2] {
+            check(&Replay::new([0, 0]).pinned(pin), &turns, 2, 2);
+        }
+    }
+}
+
+#[test]
+fn a_connection_is_no_http2_without_the_whole_preface() {
+    for at in 0..PREFACE.len() {
+        let mut preface = PREFACE.to_vec();
+        preface[at] ^= 1;
+        for piece in [usize::MAX, 1, 5] {
+            let mut replay = Replay::new([0, 0]).pinned(protocol::HTTP2);
+            let mut seq = 0;
+            for segment in [preface.as_slice(), &frame(1, 5, 1, b"\x82")].concat().chunks(piece) {
+                replay.segment(REQUEST, seq, segment, &mut ());
+                seq += u32::try_from(segment.len()).unwrap();
+            }
+            assert_eq!((replay.requests, replay.foreign), (0, 1), "byte {at}, pieces of {piece}");
+        }
+    }
+}
+
+#[test]
 fn what_the_server_pushes_is_no_request_and_no_response() {
     let mut turns = opening();
     turns.extend([
