@@ -405,6 +405,8 @@ unsafe impl Recogniser for Redis {
     fn part(&self, book: &Book, side: usize) -> Note {
         if side == side::REQUEST {
             part_of(book, side)
+        } else if book.awaits() && (self.kind == b'-' || self.kind == b'!') {
+            Note::part_of_error(book)
         } else if self.flags & KNOWN == 0 && self.kind == b'-' && !book.awaits() {
             Note::part_of_turning_away()
         } else {

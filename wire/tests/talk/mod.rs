@@ -56,6 +56,13 @@ impl Told {
     pub fn outcomes(&self) -> Vec<u16> {
         self.notes.iter().filter(|(_, note)| note.tally == tally::OUTCOME).map(|(_, note)| note.status).collect()
     }
+
+    /// Numbers of the answers whose bytes say which error they are.
+    fn errors(&self) -> Vec<u32> {
+        let is_error = |note: &&Note| note.tally == tally::OUTCOME && note.status == outcome::ERROR;
+        let says_which = |note: &&Note| self.heads.get(&(RESPONSE, note.index)).is_some_and(|head| !head.starts_with(b"Z"));
+        self.notes.iter().map(|(_, note)| note).filter(is_error).filter(says_which).map(|note| note.index).collect()
+    }
 }
 
 /// Keeps a conversation for the corpus where `STORMDRILL_RECORD` names a folder; see `tests/corpus`.
@@ -102,8 +109,9 @@ pub fn check_from(start: &Replay, turns: &[Turn], requests: u64, errors: &[bool]
         assert_eq!(told.notes, whole.1.notes, "pieces of {piece}: {text}");
         assert_eq!((replay.foreign, replay.gaps), (whole.0.foreign, 0), "pieces of {piece}: {text}");
         assert_eq!(replay.bytes, told.streams.each_ref().map(|stream| stream.len() as u64), "pieces of {piece}: {text}");
+        let errors = whole.1.errors();
         for (key, head) in &whole.1.heads {
-            if key.0 == REQUEST {
+            if key.0 == REQUEST || errors.contains(&key.1) {
                 assert_eq!(&told.heads[key], head, "pieces of {piece}: {text}");
             }
         }
