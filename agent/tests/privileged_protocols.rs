@@ -201,6 +201,44 @@ fn a_serialization_failure_is_retried_and_a_mistake_is_not() {
     });
 }
 
+#[test]
+fn an_error_that_comes_byte_by_byte_has_its_name_though_the_server_closes_at_once() {
+    in_namespace(|| {
+        const CONNECTIONS: u64 = 70;
+        let message = |tag: &[u8], body: &[u8]| [tag, &u32::try_from(body.len() + 4).unwrap().to_be_bytes(), body].concat();
+        let (startup, query) = (message(b"", &[&[0, 3, 0, 0][..], b"user\0a\0\0"].concat()), message(b"Q", b"select 1\0"));
+        let welcome = [message(b"R", &[0; 4]), message(b"Z", b"I")].concat();
+        let error = [message(b"E", b"SERROR\0VERROR\0C40001\0Mcould not serialize\0\0"), message(b"Z", b"I")].concat();
+        let read = |stream: &mut TcpStream, length: usize| stream.read_exact(&mut vec![0; length]).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let result = observed(listener.local_addr().unwrap().port(), || {
+            for _ in 0..CONNECTIONS {
+                let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                let (mut server, _) = listener.accept().unwrap();
+                server.set_nodelay(true).unwrap();
+                client.write_all(&startup).unwrap();
+                read(&mut server, startup.len());
+                server.write_all(&welcome).unwrap();
+                read(&mut client, welcome.len());
+                client.write_all(&query).unwrap();
+                read(&mut server, query.len());
+                for byte in &error {
+                    server.write_all(std::slice::from_ref(byte)).unwrap();
+                }
+                drop(server);
+                client.read_to_end(&mut Vec::new()).unwrap();
+            }
+        });
+        assert_edges(
+            &result,
+            "postgres",
+            CONNECTIONS,
+            &json!({"err:40001": CONNECTIONS}),
+            &json!({"marker": 0, "id": 0, "matched": CONNECTIONS - 1}),
+        );
+    });
+}
+
 /// What grpcio's client and server once said to each other: records of direction, length and bytes (see core/tests/track/grpc.rs).
 const CONVERSATION: &[u8] = include_bytes!("../../core/tests/track/grpc.bin");
 
