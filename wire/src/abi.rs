@@ -83,6 +83,8 @@ pub mod outcome {
     pub const OK: u16 = 1;
     /// Answered with an error; which one is in the data.
     pub const ERROR: u16 = 2;
+    /// Not done, since an error had answered one before it; counted with the errors.
+    pub const SKIPPED: u16 = 3;
 }
 
 /// The single element of the settings map.

@@ -225,20 +225,19 @@ impl Postgres {
         let is_query = known && group & QUERY != 0 && left == 1;
         if self.tag == b'Z' {
             if left != 0 && known {
-                let error = self.flags & IN_ERROR != 0;
                 book.response_count = next.wrapping_add(1);
                 if left > 1 {
                     // The next one is told in the next step.
-                    return Note::outcome(next, error);
+                    return self.ended(next);
                 }
             }
             self.phase = phase::TYPE;
-            let error = self.flags & IN_ERROR != 0;
+            let ended = self.ended(next);
             self.flags &= !(IN_ERROR | SEEN);
             if known {
                 book.of_responses = book.of_responses.wrapping_add(1) & COUNT;
                 if left != 0 {
-                    return Note::outcome(next, error);
+                    return ended;
                 }
             }
             return Note::NONE;
@@ -255,6 +254,12 @@ impl Postgres {
         }
         book.response_count = next.wrapping_add(1);
         Note::outcome(next, error)
+    }
+
+    /// What is told of a request that had no answer when its group ended.
+    #[inline(always)]
+    fn ended(&self, index: u32) -> Note {
+        if self.flags & IN_ERROR != 0 { Note::skipped(index) } else { Note::outcome(index, false) }
     }
 
     /// Without knowing the groups: each result or error answers one request.

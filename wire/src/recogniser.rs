@@ -108,6 +108,13 @@ impl Note {
         Self { kind: kind::RESPONSE, status: outcome::ERROR, index: book.response_count, ..Self::NONE }
     }
 
+    /// No more will be said of the request: an error before it had it passed over.
+    #[inline(always)]
+    #[must_use]
+    pub const fn skipped(index: u32) -> Self {
+        Self { status: outcome::SKIPPED, bare: true, ..Self::outcome(index, true) }
+    }
+
     /// A response with an outcome.
     #[inline(always)]
     #[must_use]

@@ -315,7 +315,7 @@ impl<O: Observer> Sink for Watch<'_, O> {
         match note.tally {
             tally::REQUEST => self.requests += u64::from(note.times),
             tally::STATUS | tally::RESPONSE => self.responses[0] += 1,
-            tally::OUTCOME if note.status == outcome::ERROR => self.responses[2] += 1,
+            tally::OUTCOME if note.status != outcome::OK => self.responses[2] += 1,
             tally::OUTCOME => self.responses[1] += 1,
             tally::TURNED_AWAY => self.turned_away += 1,
             _ => {}

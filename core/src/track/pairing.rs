@@ -12,7 +12,7 @@ use crate::event::{ANSWERED_ERROR, Close, ConnId, Epoch, HeadPiece};
 use crate::retry::Identity;
 use crate::retry::fingerprint::join;
 use crate::retry::marker::MarkerHeader;
-use crate::status::{ErrorName, Status};
+use crate::status::{ErrorName, Meaning, Status};
 use crate::track::answer::Answer;
 use crate::track::attempt::{Attempt, Attempts};
 use crate::track::books::{Books, Opening, unanswered};
@@ -180,9 +180,10 @@ impl Connections {
         let answer = match place.protocol {
             Protocol::Redis => redis::answer(status, bytes),
             Protocol::Mysql => mysql::answer(status, bytes, place.conn, index, &mut self.statements),
-            Protocol::Postgres => postgres::answer(status, bytes),
+            Protocol::Postgres => postgres::answer(status, bytes, connection.meaning),
             _ => http::answer(status, bytes),
         };
+        connection.meaning = answer.meaning;
         let request = connection.asked_by(index);
         let begun = connection.partial.take_if(|partial| !is_after(partial.index, request));
         if let Some(partial) = begun {
@@ -237,7 +238,7 @@ impl Connections {
         let Place { conn, edge, protocol, epoch, at_ns } = place;
         let of = |bytes: &[u8]| match protocol {
             Protocol::Redis => redis::answer(ANSWERED_ERROR, bytes).status,
-            Protocol::Postgres => postgres::answer(ANSWERED_ERROR, bytes).status,
+            Protocol::Postgres => postgres::answer(ANSWERED_ERROR, bytes, Meaning::Good).status,
             _ => mysql::error(bytes).map_or(Status::Error(ErrorName::OTHER), |answer| answer.status),
         };
         let status = if let Some(bytes) = head::in_one(piece) {

@@ -1,7 +1,7 @@
 //! Redis, MySQL and PostgreSQL: statuses, failures, and which commands are retries of which.
 
 use stormdrill_core::edge::Protocol;
-use stormdrill_core::event::{ANSWERED, ANSWERED_ERROR, Close, HeadPiece, ProbeEventKind};
+use stormdrill_core::event::{ANSWERED, ANSWERED_ERROR, Close, HeadPiece, ProbeEventKind, SKIPPED};
 
 use crate::scene::{STORE, Scene, event, failures, retries, spoken, statuses};
 use stormdrill_core::window::Failure;
@@ -35,6 +35,27 @@ impl Db {
         let kind = ProbeEventKind::ResponseHead { index, status: ANSWERED_ERROR, requester_ended: false, piece };
         self.scene.tell(spoken(self.protocol, event(STORE, ms, conn, kind)));
         self
+    }
+}
+
+#[test]
+fn what_an_error_skipped_failed_as_that_did_and_is_retried_with_it() {
+    let error = |code: &str| [&b"E\0\0\0\x16"[..], format!("SERROR\0C{code}\0\0").as_bytes()].concat();
+    let query = |n: u32| [&b"Q\0\0\0\x0d"[..], format!("SELECT {n}\0").as_bytes()].concat();
+    for (code, retried) in [("40001", 3), ("23505", 0)] {
+        let mut db = Db::of(Protocol::Postgres);
+        for n in 0..3 {
+            db.ask(1, 1, n, &query(n));
+        }
+        db.answer(2, 1, 0, ANSWERED_ERROR, &error(code)).answer(2, 1, 1, SKIPPED, b"").answer(2, 1, 2, SKIPPED, b"");
+        for n in 0..3 {
+            db.ask(3, 1, 3 + n, &query(n)).answer(4 + u64::from(n), 1, 3 + n, ANSWERED, b"");
+        }
+        // Of an error that answered nothing.
+        db.ask(9, 1, 6, &query(9)).answer(10, 1, 6, SKIPPED, b"");
+        let edge = db.scene.result();
+        assert_eq!(statuses(&edge), [(format!("err:{code}").as_str(), 1), ("err:skipped", 3), ("ok", 3)]);
+        assert_eq!((failures(&edge).iter().map(|(_, count)| count).sum::<u64>(), retries(&edge)), (retried, (0, 0, retried)));
     }
 }
 
