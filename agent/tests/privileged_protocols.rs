@@ -112,6 +112,37 @@ fn redis_errors_are_named_and_what_failed_is_retried() {
 }
 
 #[test]
+fn subscriptions_in_resp3_are_answered_and_not_made_again() {
+    in_namespace(|| {
+        let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(dir.path());
+        let server = Server::start(&mut command, dir, port, || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        let result = server.observed(|| {
+            // The second asks what the first did, after that has gone.
+            for _ in 0..2 {
+                let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                let mut heard = Vec::new();
+                for (command, end) in [
+                    ("*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n*1\r\n$4\r\nPING\r\n", "+PONG\r\n"),
+                    ("*3\r\n$9\r\nSUBSCRIBE\r\n$1\r\na\r\n$1\r\nb\r\n", "$1\r\nb\r\n:2\r\n"),
+                    ("*3\r\n$7\r\nPUBLISH\r\n$1\r\na\r\n$1\r\nx\r\n", "$1\r\na\r\n$1\r\nx\r\n"),
+                    ("*1\r\n$11\r\nUNSUBSCRIBE\r\n", ":0\r\n"),
+                ] {
+                    stream.write_all(command.as_bytes()).unwrap();
+                    while !heard.ends_with(end.as_bytes()) {
+                        let mut byte = [0];
+                        stream.read_exact(&mut byte).unwrap();
+                        heard.extend(byte);
+                    }
+                }
+            }
+        });
+        assert_edges(&result, "redis", 10, &json!({"ok": 10}), &json!({"marker": 0, "id": 0, "matched": 0}));
+    });
+}
+
+#[test]
 fn connections_of_another_network_namespace_are_listed_with_what_its_kernel_knows() {
     in_namespace(|| {
         let peer = Peer::new();
