@@ -182,6 +182,9 @@ impl Replay {
         let mut payload = Slice { bytes, seq, ring: &self.rings[side & 1], chunk: [b'\n'; CHUNK + 16] };
         let found = detect::look(&mut payload, &opening);
         let from_ring = source == Stretch::RING;
+        if found == MORE {
+            self.conn.flows[side & 1].keeps();
+        }
         match found {
             MORE if !from_ring => {
                 let kept = bytes.get(mark.wrapping_sub(seq) as usize..).unwrap_or_default();
@@ -191,8 +194,7 @@ impl Replay {
             MORE => false,
             PASS => {
                 self.conn.book.looked += 1;
-                self.conn.flows[side & 1].mark = end;
-                self.bytes[side & 1] += u64::from(opening.total);
+                self.bytes[side & 1] += u64::from(self.conn.flows[side & 1].passes());
                 if self.conn.book.looked >= LOOKS {
                     self.conn.book.protocol = protocol::UNKNOWN;
                 }

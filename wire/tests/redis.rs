@@ -150,6 +150,15 @@ fn a_connection_that_was_open_before_is_recognised_by_its_next_command() {
 }
 
 #[test]
+fn a_command_that_is_cut_is_recognised_on_a_connection_that_was_open_before() {
+    let turns: Vec<Turn> = (0..3).flat_map(|_| [client(command(&["GET", "a"])), server("$1\r\nx\r\n")]).collect();
+    for piece in [1, 2, 3, 4, 5] {
+        let (replay, _) = talk::feed(Replay::found(), &turns, piece);
+        assert_eq!((replay.requests, replay.ok, replay.gaps), (3, 3, 0), "pieces of {piece}");
+    }
+}
+
+#[test]
 fn inline_commands_of_a_connection_that_was_open_before_are_counted_from_the_first() {
     for joined in [Replay::found, || Replay::new([0, 0])] {
         let turns = [
