@@ -261,14 +261,16 @@ fn a_request_line_that_is_cut_is_recognised_on_a_connection_that_was_open_before
     for line in ["GET /a HTTP/1.1\r\n", "OPTIONS * HTTP/1.1\r\n", "CONNECT a:1 HTTP/1.1\r\n", "PATCH http://a/b HTTP/1.0\n"] {
         let request = format!("{line}Host: a\r\n\r\n");
         let answer = if line.starts_with('C') { "HTTP/1.1 400 X\r\nContent-Length: 0\r\n\r\n" } else { "HTTP/1.1 204 X\r\n\r\n" };
-        // Everywhere in the first.
-        for cut in 1..line.len().min(if line.starts_with('G') { 99 } else { 10 }) {
+        for cut in 1..line.len() {
             // What comes before it is the rest of a body, and may end like the beginning of a method.
             for before in ["", "the rest of a body", "P", "CO", "GET", "PUT me down"] {
                 let mut turns = vec![client(before), client(&request[..cut]), client(&request[cut..]), server(answer)];
                 turns.extend([client("GET /b HTTP/1.1\r\n\r\n"), server("HTTP/1.1 204 X\r\n\r\n")]);
                 turns.retain(|turn| !turn.1.is_empty());
-                let (replay, _) = talk::feed(Replay::found(), &turns, usize::MAX);
+                if cut % 8 == 2 && line.starts_with('G') {
+                    talk::record(&Replay::found(), &turns);
+                }
+                let (replay, _) = talk::feed_only(Replay::found(), &turns, usize::MAX);
                 assert_eq!((replay.requests, replay.responses, replay.gaps), (2, 2, 0), "{before:?}, cut at {cut}: {request}");
                 let read: u64 = turns.iter().map(|turn| turn.1.len() as u64).sum();
                 assert_eq!(replay.bytes.iter().sum::<u64>(), read, "{before:?}, cut at {cut}: {request}");
@@ -289,7 +291,10 @@ fn what_only_begins_like_a_method_is_passed_over() {
             let mut turns: Vec<_> = text.as_bytes().chunks(piece.min(text.len())).map(client).collect();
             let passed = turns.len();
             turns.push(client("GET / HTTP/1.1\r\n\r\n"));
-            let (replay, _) = talk::feed(Replay::found(), &turns, usize::MAX);
+            if piece == 2 {
+                talk::record(&Replay::found(), &turns);
+            }
+            let (replay, _) = talk::feed_only(Replay::found(), &turns, usize::MAX);
             assert_eq!((replay.requests, replay.responses, replay.gaps), (1, 0, 0), "{text:?} in pieces of {piece}");
             assert!(usize::from(replay.conn().book.looked) <= passed, "{text:?} in pieces of {piece}");
         }

@@ -79,8 +79,13 @@ pub fn record(start: &Replay, turns: &[Turn]) {
 }
 
 /// Feeds a conversation in pieces of a length.
-pub fn feed(mut replay: Replay, turns: &[Turn], piece: usize) -> (Replay, Told) {
+pub fn feed(replay: Replay, turns: &[Turn], piece: usize) -> (Replay, Told) {
     record(&replay, turns);
+    feed_only(replay, turns, piece)
+}
+
+/// The same with one that the corpus has enough like.
+pub fn feed_only(mut replay: Replay, turns: &[Turn], piece: usize) -> (Replay, Told) {
     let mut told = Told::default();
     for (side, bytes) in turns {
         for segment in bytes.chunks(piece) {
