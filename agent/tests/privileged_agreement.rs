@@ -188,7 +188,7 @@ impl Expected {
                         StreamEventKind::Block(piece) => note.kind == kind::BLOCK && is_piece(piece),
                         StreamEventKind::Data(bytes) => note.kind == kind::STREAM_DATA && has(bytes),
                         StreamEventKind::End => note.kind == kind::STREAM_END,
-                        StreamEventKind::Reset(code) => note.kind == kind::STREAM_RESET && (least < 4 || has(&code.to_be_bytes())),
+                        StreamEventKind::Reset(code) => note.kind == kind::STREAM_RESET && u32::from(note.status) == *code,
                         StreamEventKind::GoAway => note.kind == kind::GO_AWAY,
                         StreamEventKind::Settings(bytes) => note.kind == kind::SETTINGS && has(bytes),
                         StreamEventKind::Missed => false,

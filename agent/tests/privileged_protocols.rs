@@ -112,6 +112,37 @@ fn redis_errors_are_named_and_what_failed_is_retried() {
 }
 
 #[test]
+fn subscriptions_in_resp3_are_answered_and_not_made_again() {
+    in_namespace(|| {
+        let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]).arg(dir.path());
+        let server = Server::start(&mut command, dir, port, || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        let result = server.observed(|| {
+            // The second asks what the first did, after that has gone.
+            for _ in 0..2 {
+                let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                let mut heard = Vec::new();
+                for (command, end) in [
+                    ("*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n*1\r\n$4\r\nPING\r\n", "+PONG\r\n"),
+                    ("*3\r\n$9\r\nSUBSCRIBE\r\n$1\r\na\r\n$1\r\nb\r\n", "$1\r\nb\r\n:2\r\n"),
+                    ("*3\r\n$7\r\nPUBLISH\r\n$1\r\na\r\n$1\r\nx\r\n", "$1\r\na\r\n$1\r\nx\r\n"),
+                    ("*1\r\n$11\r\nUNSUBSCRIBE\r\n", ":0\r\n"),
+                ] {
+                    stream.write_all(command.as_bytes()).unwrap();
+                    while !heard.ends_with(end.as_bytes()) {
+                        let mut byte = [0];
+                        stream.read_exact(&mut byte).unwrap();
+                        heard.extend(byte);
+                    }
+                }
+            }
+        });
+        assert_edges(&result, "redis", 10, &json!({"ok": 10}), &json!({"marker": 0, "id": 0, "matched": 0}));
+    });
+}
+
+#[test]
 fn connections_of_another_network_namespace_are_listed_with_what_its_kernel_knows() {
     in_namespace(|| {
         let peer = Peer::new();
@@ -198,6 +229,44 @@ fn a_serialization_failure_is_retried_and_a_mistake_is_not() {
         let status = json!({"err:40001": 2, "err:42601": 2, "ok": 2});
         assert_edges(&result, "postgres", 6, &status, &json!({"marker": 0, "id": 0, "matched": 1}));
         assert!(server.dir.path().exists());
+    });
+}
+
+#[test]
+fn an_error_that_comes_byte_by_byte_has_its_name_though_the_server_closes_at_once() {
+    in_namespace(|| {
+        const CONNECTIONS: u64 = 70;
+        let message = |tag: &[u8], body: &[u8]| [tag, &u32::try_from(body.len() + 4).unwrap().to_be_bytes(), body].concat();
+        let (startup, query) = (message(b"", &[&[0, 3, 0, 0][..], b"user\0a\0\0"].concat()), message(b"Q", b"select 1\0"));
+        let welcome = [message(b"R", &[0; 4]), message(b"Z", b"I")].concat();
+        let error = [message(b"E", b"SERROR\0VERROR\0C40001\0Mcould not serialize\0\0"), message(b"Z", b"I")].concat();
+        let read = |stream: &mut TcpStream, length: usize| stream.read_exact(&mut vec![0; length]).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let result = observed(listener.local_addr().unwrap().port(), || {
+            for _ in 0..CONNECTIONS {
+                let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                let (mut server, _) = listener.accept().unwrap();
+                server.set_nodelay(true).unwrap();
+                client.write_all(&startup).unwrap();
+                read(&mut server, startup.len());
+                server.write_all(&welcome).unwrap();
+                read(&mut client, welcome.len());
+                client.write_all(&query).unwrap();
+                read(&mut server, query.len());
+                for byte in &error {
+                    server.write_all(std::slice::from_ref(byte)).unwrap();
+                }
+                drop(server);
+                client.read_to_end(&mut Vec::new()).unwrap();
+            }
+        });
+        assert_edges(
+            &result,
+            "postgres",
+            CONNECTIONS,
+            &json!({"err:40001": CONNECTIONS}),
+            &json!({"marker": 0, "id": 0, "matched": CONNECTIONS - 1}),
+        );
     });
 }
 

@@ -67,7 +67,7 @@ pub enum ProbeEventKind {
         /// How many final responses were on this connection before it.
         index: u32,
         /// HTTP's status code, 100 to 999, where interim 1xx (save 101) never appear. Of protocols without such codes,
-        /// [`ANSWERED`] or [`ANSWERED_ERROR`].
+        /// [`ANSWERED`], [`ANSWERED_ERROR`] or [`SKIPPED`].
         status: u16,
         /// The requester had ended its side before. Either it is gone, and resets what still comes, or it only asks no more.
         requester_ended: bool,
@@ -92,6 +92,8 @@ pub enum ProbeEventKind {
 pub const ANSWERED: u16 = 1;
 /// Status of an answer that is an error; which one is in its bytes.
 pub const ANSWERED_ERROR: u16 = 2;
+/// Status of a request that was not done, since an error had answered one before it.
+pub const SKIPPED: u16 = 3;
 
 /// What happened on an HTTP/2 connection, in one direction. Events of one direction come in the order of its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -114,6 +114,9 @@ impl ErrorName {
     /// An error whose name was not seen, or is none.
     pub const OTHER: Self = Self { bytes: *b"other\0\0\0\0\0\0\0\0\0\0", len: 5 };
 
+    /// No error of its own: one that came before had the request passed over.
+    pub const SKIPPED: Self = Self { bytes: *b"skipped\0\0\0\0\0\0\0\0", len: 7 };
+
     /// The name that some bytes are; [`Self::OTHER`] if they are none. Servers may let scripts choose them, hence the narrow alphabet.
     #[must_use]
     pub fn new(text: &[u8]) -> Self {

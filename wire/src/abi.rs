@@ -83,6 +83,8 @@ pub mod outcome {
     pub const OK: u16 = 1;
     /// Answered with an error; which one is in the data.
     pub const ERROR: u16 = 2;
+    /// Not done, since an error had answered one before it; counted with the errors.
+    pub const SKIPPED: u16 = 3;
 }
 
 /// The single element of the settings map.
@@ -199,11 +201,11 @@ pub mod kind {
     pub const BLOCK: u8 = 6;
     /// HTTP/2: the direction of stream `index` ended with a DATA frame.
     pub const STREAM_END: u8 = 7;
-    /// HTTP/2: RST_STREAM for stream `index`; the data is the error code, 4 bytes in network order.
+    /// HTTP/2: RST_STREAM for stream `index`; `status` is the error code, 65535 if it is greater.
     pub const STREAM_RESET: u8 = 8;
     /// HTTP/2: the first bytes of a DATA frame of stream `index`.
     pub const STREAM_DATA: u8 = 9;
-    /// HTTP/2: GOAWAY; `index` is the last stream, the data is the error code, 4 bytes in network order.
+    /// HTTP/2: GOAWAY; `index` is the last stream.
     pub const GO_AWAY: u8 = 10;
     /// HTTP/2: the payload of a SETTINGS frame that is no acknowledgement.
     pub const SETTINGS: u8 = 11;
@@ -253,7 +255,7 @@ pub struct EventHeader {
     pub offset: u32,
     /// Bytes of data that follow.
     pub len: u16,
-    /// Status code, or reason.
+    /// Status code, error code, or reason.
     pub status: u16,
     /// Edge index.
     pub edge: u8,

@@ -2,7 +2,8 @@
 #![allow(clippy::cast_possible_truncation, reason = "lanes of words are meant to be cut; checked conversions could panic")]
 //!
 //! From the first byte on, each protocol begins in a way of its own, and nothing else is taken for it. A connection that was
-//! joined in its middle is recognised by a segment that begins with a message and holds messages to its end.
+//! joined in its middle is recognised by a segment that begins with a message and holds messages to its end. One that may hold no more than the beginning of
+//! HTTP/1's or Redis' is kept until the next has come; if that is none, the next is looked at by itself (see `Flow::passes`).
 
 use crate::abi::protocol;
 use crate::conn::side;
@@ -45,7 +46,30 @@ pub fn look(payload: &mut impl Payload, opening: &Opening) -> u8 {
         return MORE;
     }
     let found = if opening.side == side::REQUEST { requests(payload, opening, have) } else { responses(payload, opening, have) };
+    if opening.late && found == MORE && (opening.side == side::RESPONSE || may_begin(payload.word(0), have)) {
+        return MORE;
+    }
     if opening.late && (found == MORE || found == protocol::UNKNOWN) { in_the_middle(payload, opening) } else { found }
+}
+
+/// Methods of HTTP/1 with the space after them.
+const METHODS: [&[u8]; 9] = [b"GET ", b"PUT ", b"POST ", b"HEAD ", b"PATCH ", b"TRACE ", b"DELETE ", b"OPTIONS ", b"CONNECT "];
+
+/// Whether bytes that more are needed of may be the beginning of a request line, or of Redis' `*N`. By arithmetic: each branch would be followed by the
+/// kernel's verifier.
+#[inline(always)]
+fn may_begin(word: u64, have: u32) -> bool {
+    let there = u64::MAX >> (64 - 8 * if have < 8 { have } else { 8 }) as u64;
+    let mut differs = ((word as u8 != b'*') as u64) << 63;
+    let mut at = 0;
+    while at < METHODS.len() {
+        let method = METHODS[at];
+        let known = u64::MAX >> (64 - 8 * method.len() as u64);
+        let difference = (word ^ letters(method, 0)) & known & there;
+        differs &= difference | difference.wrapping_neg();
+        at += 1;
+    }
+    differs >> 63 == 0
 }
 
 /// What a client begins with.
@@ -225,7 +249,8 @@ fn responses(payload: &impl Payload, opening: &Opening, have: u32) -> u8 {
         return protocol::HTTP1;
     }
     if opening.late {
-        return PASS;
+        let begins = have < 8 && (word ^ letters(b"HTTP/1.", 0)) << (64 - 8 * have) as u64 == 0;
+        return if begins { MORE } else { PASS };
     }
     if have < 9 {
         return if opening.total < 9 { MORE } else { protocol::UNKNOWN };

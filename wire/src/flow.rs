@@ -1,5 +1,9 @@
 //! One direction of a connection: which bytes of a segment are new, and the state of the machine that reads them.
-#![allow(clippy::cast_possible_wrap, reason = "differences of sequence numbers are signed")]
+#![allow(
+    clippy::cast_possible_wrap,
+    clippy::cast_possible_truncation,
+    reason = "differences of sequence numbers are signed, and lanes cut"
+)]
 //!
 //! The egress hook sees a retransmission again, and the ingress hook sees segments before TCP has put them in order. So
 //! each direction keeps a mark, the end of what was read; bytes before it are not read again. A segment beyond the mark is kept
@@ -147,6 +151,26 @@ impl Flow {
         self.place::<Unread>(seq, len)
     }
 
+    /// All of the stretch is kept, though it was looked at in the middle of a stream: it may be the beginning of a message.
+    #[inline(always)]
+    pub fn keeps(&mut self) {
+        // Nobody's state yet.
+        self.state = State([KEPT | self.stretch.end as u64, 0]);
+    }
+
+    /// The stretch is passed over; how many bytes. If some of it was kept before, no more than that: what came since may begin a message itself.
+    #[inline(always)]
+    pub fn passes(&mut self) -> u32 {
+        let State([kept, _]) = self.state;
+        self.state = State([0; 2]);
+        let (mark, end) = (self.mark, self.stretch.end);
+        let past = (kept as u32).wrapping_sub(mark);
+        let all = end.wrapping_sub(mark);
+        let passed = if kept & KEPT != 0 && past.wrapping_sub(1) < all { past } else { all };
+        self.mark = mark.wrapping_add(passed);
+        passed
+    }
+
     /// What lies between the mark and `seq` is given up.
     #[inline(always)]
     pub fn give_up(&mut self, seq: u32) {
@@ -154,5 +178,8 @@ impl Flow {
         self.flags |= Self::LOST;
     }
 }
+
+/// In the state of a stream whose protocol is not known yet: the sequence number below is where what was kept ends.
+const KEPT: u64 = 1 << 32;
 
 const _: () = assert!(size_of::<Flow>() == 64);

@@ -4,9 +4,11 @@
 //! A request is a stream that the client opens, counted when its header block is complete; a response is the end of a stream by the
 //! server.
 
-use crate::abi::{EventHeader, kind, protocol};
+mod machine;
+
+use crate::abi::{EventHeader, kind};
 use crate::conn::{Book, side};
-use crate::recogniser::{Note, Piece, Recogniser, Step, Window, tally};
+use crate::recogniser::{Note, Step, Window, tally};
 
 /// Streams that one loss can hide: a frame that opens one takes ten bytes, and a window of more than 64 KiB is not lost and read on from. A number beyond that
 /// was not counted up to; found by the fuzzer, which made a billion requests of one frame.
@@ -27,10 +29,12 @@ mod phase {
     pub(super) const PRIORITY: u8 = 5;
     /// A stream's end is to be told.
     pub(super) const DONE: u8 = 6;
+    /// In the client's preface.
+    pub(super) const PREFACE: u8 = 7;
     /// Lost.
-    pub(super) const LOST: u8 = 7;
+    pub(super) const LOST: u8 = 8;
     /// Never was HTTP/2.
-    pub(super) const FOREIGN: u8 = 8;
+    pub(super) const FOREIGN: u8 = 9;
 }
 
 /// Frame types.
@@ -64,8 +68,10 @@ const MISSED: u8 = 0x10;
 const KNOWN: u8 = 0x40;
 const RESPONSE: u8 = 0x80;
 
-/// Length of the client's preface, which is passed over.
+/// Length of the client's preface, and its words.
 pub(crate) const PREFACE: u32 = 24;
+const PREFACE_WORDS: [u64; 3] =
+    [u64::from_le_bytes(*b"PRI * HT"), u64::from_le_bytes(*b"TP/2.0\r\n"), u64::from_le_bytes(*b"\r\nSM\r\n\r\n")];
 /// Longest payload that a peer can allow.
 const LONGEST: u32 = 0xff_ffff;
 /// The same, unless one allows more: what is believed of a first frame.
@@ -109,6 +115,34 @@ impl Http2 {
         self.flags & RESPONSE != 0
     }
 
+    /// The next bytes of the preface. After it the connection is HTTP/2, whatever frames come (RFC 9113, 4.1 and 5.5).
+    #[inline(always)]
+    fn preface(&mut self, window: &impl Window, at: u32, left: u32) -> (u32, Step) {
+        let place = PREFACE.wrapping_sub(self.left);
+        let words = PREFACE_WORDS;
+        let word = if place < 8 {
+            words[0]
+        } else if place < 16 {
+            words[1]
+        } else {
+            words[2]
+        };
+        let (taken, differs) = if place & 7 == 0 && left >= 8 {
+            (8, window.word(at) != word)
+        } else {
+            (1, window.byte(at) != (word >> (8 * (place & 7))) as u8)
+        };
+        if differs {
+            return (taken, Step::Fail);
+        }
+        self.left = self.left.wrapping_sub(taken);
+        if self.left == 0 {
+            self.flags |= KNOWN;
+            self.set_phase(phase::HEADER);
+        }
+        (taken, Step::More)
+    }
+
     /// A frame's header is complete.
     #[inline(always)]
     fn frame(&mut self, kind: u8, flags: u8) -> Step {
@@ -116,6 +150,10 @@ impl Http2 {
         self.padding = 0;
         self.stream &= 0x7fff_ffff;
         self.flags = self.flags & !OF_FRAME | flags & OF_FRAME;
+        if self.flags & MISSED == 0 && kind == frame::SETTINGS && self.stream == 0 {
+            // The server's preface. The client's own, which this frame follows, was read before.
+            self.flags |= KNOWN;
+        }
         let tentative = self.flags & KNOWN == 0;
         if tentative && (kind > frame::PRIORITY_UPDATE || self.left > LONGEST_AT_FIRST) {
             return Step::Fail;
@@ -213,6 +251,22 @@ impl Http2 {
         }
     }
 
+    /// The number that a reset or a farewell begins with, over as many segments as it takes: half of it says something else. In `block`, which no
+    /// header block needs meanwhile.
+    #[inline(always)]
+    fn number(&mut self, window: &impl Window, at: u32, left: u32) -> (u32, Step) {
+        let taken = if self.at == 0 && left >= 4 {
+            self.block = (window.word(at) as u32).swap_bytes();
+            4
+        } else {
+            self.block = self.block << 8 | window.byte(at) as u32;
+            1
+        };
+        self.left -= taken;
+        self.at += taken as u8;
+        (taken, if self.at < 4 { Step::More } else { Step::Complete })
+    }
+
     #[inline(always)]
     fn base(&self) -> Note {
         let from = if self.is_response() { EventHeader::FROM_SERVER } else { 0 };
@@ -253,210 +307,5 @@ impl Http2 {
         }
         self.at = 0;
         note
-    }
-}
-
-// SAFETY: 16 bytes of integers.
-unsafe impl Recogniser for Http2 {
-    const PROTOCOL: u8 = protocol::HTTP2;
-
-    #[inline(always)]
-    fn fresh(side: usize) -> Self {
-        let new = Self { left: 0, stream: 0, block: 0, kind: 0, flags: 0, at: 0, padding: 0 };
-        if side == side::RESPONSE {
-            return Self { flags: RESPONSE, ..new };
-        }
-        // The preface is passed over as if it were the rest of a frame that means nothing.
-        Self { left: PREFACE, kind: phase::BODY << 4 | 8, ..new }
-    }
-
-    #[inline(always)]
-    fn late(side: usize) -> Self {
-        let flags = if side == side::RESPONSE { RESPONSE } else { 0 };
-        Self { left: 0, stream: 0, block: 0, kind: phase::LOST << 4, flags: flags | MISSED, at: 0, padding: 0 }
-    }
-
-    #[inline(always)]
-    fn begin(&mut self, _book: &Book, _side: usize) {
-        if self.phase() == phase::LOST {
-            self.at = 0;
-            self.set_phase(phase::HEADER);
-        }
-    }
-
-    #[inline(always)]
-    fn step(&mut self, window: &impl Window, at: u32, left: u32) -> (u32, Step) {
-        let phase = self.phase();
-        if phase == phase::HEADER {
-            if self.at == 0 && left >= 9 {
-                let word = window.word(at);
-                self.left = (word as u32).swap_bytes() >> 8;
-                self.stream = ((word >> 40) as u32).swap_bytes() & !0xff | window.byte(at + 8) as u32;
-                return (9, self.frame((word >> 24) as u8, (word >> 32) as u8));
-            }
-            let b = window.byte(at) as u32;
-            let place = self.at;
-            self.at += 1;
-            if place == 0 {
-                self.left = 0;
-                self.stream = 0;
-            }
-            if place < 3 {
-                self.left = self.left << 8 | b;
-            } else if place == 3 {
-                self.padding = b as u8;
-            } else if place == 4 {
-                // The last byte of the payload's length has moved up: type and flags wait in spare places.
-                self.left |= b << 24;
-            } else {
-                self.stream = self.stream << 8 | b;
-            }
-            if self.at < 9 {
-                return (1, Step::More);
-            }
-            let (kind, flags) = (self.padding, (self.left >> 24) as u8);
-            self.left &= LONGEST;
-            return (1, self.frame(kind, flags));
-        }
-        if phase == phase::PADDING {
-            self.padding = window.byte(at);
-            self.left -= 1;
-            return (1, self.payload());
-        }
-        if phase == phase::PRIORITY {
-            self.left -= 1;
-            self.at -= 1;
-            return (1, if self.at == 0 { self.block_begins() } else { Step::More });
-        }
-        if phase == phase::BLOCK || phase == phase::TOLD {
-            let rest = self.left - self.padding as u32;
-            let kind = self.kind & frame::MASK;
-            let most = match kind {
-                frame::DATA => DATA_CAPTURE,
-                frame::GOAWAY => 8,
-                _ => BLOCK_CAPTURE,
-            };
-            let wanted = if rest > most { most } else { rest };
-            if wanted > left && at > 0 {
-                return (0, Step::Reload);
-            }
-            let taken = if wanted > left { left } else { wanted };
-            self.left -= taken;
-            self.at = taken as u8;
-            if kind == frame::GOAWAY && taken == 8 {
-                self.stream = (window.word(at) as u32).swap_bytes() & 0x7fff_ffff;
-                self.at = 4;
-            }
-            return (taken, Step::Complete);
-        }
-        if phase != phase::BODY || self.left > left {
-            return (0, Step::Skip);
-        }
-        let taken = self.left;
-        self.left = 0;
-        (taken, self.frame_ends())
-    }
-
-    #[inline(always)]
-    fn complete(&mut self, book: &mut Book, side: usize) -> Note {
-        let mut base = self.base();
-        if self.flags & MISSED != 0 {
-            base.flags |= EventHeader::JOINED_LATE;
-        }
-        self.flags |= KNOWN;
-        let phase = self.phase();
-        if phase == phase::BLOCK {
-            self.block = self.block.wrapping_add(self.at as u32);
-            return self.block(book, side, base);
-        }
-        if phase == phase::DONE {
-            self.set_phase(phase::HEADER);
-            self.flags &= !END_STREAM;
-            base.flags |= EventHeader::END_STREAM;
-            let answers = side == side::RESPONSE && self.stream & 1 == 1;
-            if answers {
-                book.response_count = book.response_count.wrapping_add(1);
-            }
-            return Note { kind: kind::STREAM_END, tally: if answers { tally::RESPONSE } else { tally::NONE }, ..base };
-        }
-        let of = self.kind & frame::MASK;
-        let kind = match of {
-            frame::DATA => kind::STREAM_DATA,
-            frame::RST_STREAM => kind::STREAM_RESET,
-            frame::SETTINGS => kind::SETTINGS,
-            _ => kind::GO_AWAY,
-        };
-        self.go_on();
-        Note { kind, ..base }
-    }
-
-    #[inline(always)]
-    fn is_due(&self) -> bool {
-        self.phase() == phase::DONE
-    }
-
-    #[inline(always)]
-    fn skips(&self) -> bool {
-        self.phase() == phase::BODY
-    }
-
-    #[inline(always)]
-    fn skip(&mut self, available: u32) -> u32 {
-        let taken = if self.left > available { available } else { self.left };
-        self.left -= taken;
-        if self.left == 0 {
-            self.frame_ends();
-        }
-        taken
-    }
-
-    #[inline(always)]
-    fn bridge(&mut self, missing: u32) -> bool {
-        if self.skips() && self.left >= missing {
-            self.skip(missing);
-            return true;
-        }
-        self.phase() == phase::FOREIGN
-    }
-
-    #[inline(always)]
-    fn is_passive(&self) -> bool {
-        self.phase() >= phase::LOST
-    }
-
-    #[inline(always)]
-    fn lose(&mut self, _book: &mut Book, _side: usize) {
-        self.flags = self.flags & !KNOWN | MISSED;
-        self.set_phase(phase::LOST);
-    }
-
-    #[inline(always)]
-    fn fail(&mut self) -> bool {
-        let known = self.flags & (KNOWN | MISSED) != 0;
-        self.flags = self.flags & !KNOWN | MISSED;
-        self.set_phase(if known { phase::LOST } else { phase::FOREIGN });
-        !known
-    }
-
-    #[inline(always)]
-    fn in_head(&self) -> bool {
-        false
-    }
-
-    #[inline(always)]
-    fn head_len(&self) -> u32 {
-        self.at as u32
-    }
-
-    #[inline(always)]
-    fn piece(&self, _read: u32, to: u32) -> Piece {
-        let len = if self.phase() == phase::DONE { 0 } else { self.at as u32 };
-        let offset = if self.phase() == phase::BLOCK { self.block } else { 0 };
-        Piece { from: to.wrapping_sub(len), to, offset }
-    }
-
-    #[inline(always)]
-    fn part(&self, _book: &Book, _side: usize) -> Note {
-        Note::NONE
     }
 }

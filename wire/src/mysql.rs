@@ -5,7 +5,7 @@
 //! number 0, and its answer the server's first packet after it. The number of that one is known, and what comes with the same
 //! number while no command waits is a row of a long result, whose numbers wrap.
 
-use crate::abi::{kind, protocol};
+use crate::abi::protocol;
 use crate::conn::{Book, side};
 use crate::recogniser::{Note, Recogniser, Step, Window, part_of};
 
@@ -324,10 +324,10 @@ unsafe impl Recogniser for Mysql {
     #[inline(always)]
     fn in_head(&self) -> bool {
         let is_response = self.flags & RESPONSE != 0;
-        if self.phase > phase::FIRST || (is_response && self.flags & LOGIN == 0) {
+        if self.phase > phase::FIRST || (is_response && self.flags & (LOGIN | AWAITS) == 0) {
             return self.flags & COUNTS != 0 && self.phase < phase::DONE;
         }
-        // What may become a command, or an error of the login.
+        // What may become a command, or an error.
         if self.phase == phase::FIRST { is_response || self.sequence == 0 } else { self.at > 0 && self.flags & CONTINUED == 0 }
     }
 
@@ -341,7 +341,6 @@ unsafe impl Recogniser for Mysql {
         if side == side::RESPONSE && self.flags & LOGIN != 0 {
             return Note::part_of_turning_away();
         }
-        let note = part_of(book, side);
-        if note.kind == kind::RESPONSE { Note { status: crate::abi::outcome::ERROR, ..note } } else { note }
+        if side == side::RESPONSE && book.awaits() { Note::part_of_error(book) } else { part_of(book, side) }
     }
 }

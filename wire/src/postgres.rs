@@ -219,26 +219,25 @@ impl Postgres {
                 book.of_responses = book.of_responses.wrapping_add(1) & COUNT;
             }
         }
-        let known = book.of_responses & COUNT != requests & COUNT;
+        let known = is_known(book);
         let group = group(book);
-        let left = if known { group.wrapping_sub(next) & NUMBER } else { book.request_count.wrapping_sub(next) };
+        let left = awaited(book);
         let is_query = known && group & QUERY != 0 && left == 1;
         if self.tag == b'Z' {
             if left != 0 && known {
-                let error = self.flags & IN_ERROR != 0;
                 book.response_count = next.wrapping_add(1);
                 if left > 1 {
                     // The next one is told in the next step.
-                    return Note::outcome(next, error);
+                    return self.ended(next);
                 }
             }
             self.phase = phase::TYPE;
-            let error = self.flags & IN_ERROR != 0;
+            let ended = self.ended(next);
             self.flags &= !(IN_ERROR | SEEN);
             if known {
                 book.of_responses = book.of_responses.wrapping_add(1) & COUNT;
                 if left != 0 {
-                    return Note::outcome(next, error);
+                    return ended;
                 }
             }
             return Note::NONE;
@@ -255,6 +254,12 @@ impl Postgres {
         }
         book.response_count = next.wrapping_add(1);
         Note::outcome(next, error)
+    }
+
+    /// What is told of a request that had no answer when its group ended.
+    #[inline(always)]
+    fn ended(&self, index: u32) -> Note {
+        if self.flags & IN_ERROR != 0 { Note::skipped(index) } else { Note::outcome(index, false) }
     }
 
     /// Without knowing the groups: each result or error answers one request.
@@ -275,6 +280,23 @@ impl Postgres {
 fn group(book: &Book) -> u32 {
     let at = book.of_responses;
     (book.ring[(at >> 2) as usize & 3] >> (16 * (at & 3))) as u32 & 0xffff
+}
+
+/// The group that is being answered has ended, on the requests' side.
+#[inline(always)]
+fn is_known(book: &Book) -> bool {
+    (book.of_responses ^ book.of_requests) & COUNT != 0
+}
+
+/// How many requests of the group that is being answered wait for their answers.
+#[inline(always)]
+fn awaited(book: &Book) -> u32 {
+    let next = book.response_count;
+    if is_known(book) && book.of_requests & OVERFLOW == 0 {
+        group(book).wrapping_sub(next) & NUMBER
+    } else {
+        book.request_count.wrapping_sub(next)
+    }
 }
 
 // SAFETY: 16 bytes of integers.
@@ -424,7 +446,7 @@ unsafe impl Recogniser for Postgres {
     #[inline(always)]
     fn in_head(&self) -> bool {
         if self.flags & RESPONSE != 0 {
-            return self.flags & LOGIN != 0 && self.tag == b'E' && (self.phase == phase::LENGTH || self.phase == phase::BODY);
+            return self.tag == b'E' && (self.phase == phase::LENGTH || self.phase == phase::BODY);
         }
         self.flags & STARTUP == 0 && (self.phase == phase::LENGTH || (self.flags & COUNTS != 0 && self.phase < phase::DONE))
     }
@@ -435,12 +457,21 @@ unsafe impl Recogniser for Postgres {
             return self.head;
         }
         // A header that is not complete belongs to what it may continue.
-        let before = if self.flags & COUNTS != 0 { self.head } else { 0 };
+        let before = if self.flags & (COUNTS | RESPONSE) == COUNTS { self.head } else { 0 };
         before.saturating_add(1 + self.at as u32)
     }
 
     #[inline(always)]
     fn part(&self, book: &Book, side: usize) -> Note {
-        if side == side::REQUEST { part_of(book, side) } else { Note::part_of_turning_away() }
+        if side == side::REQUEST {
+            part_of(book, side)
+        } else if self.flags & LOGIN != 0 {
+            Note::part_of_turning_away()
+        } else if awaited(book) != 0 {
+            Note::part_of_error(book)
+        } else {
+            // Of a statement that was not executed.
+            Note::NONE
+        }
     }
 }

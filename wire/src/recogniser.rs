@@ -101,6 +101,20 @@ impl Note {
         Self { kind: kind::TURNED_AWAY, status: outcome::ERROR, ..Self::NONE }
     }
 
+    /// A part of the error that answers the next request.
+    #[inline(always)]
+    #[must_use]
+    pub const fn part_of_error(book: &Book) -> Self {
+        Self { kind: kind::RESPONSE, status: outcome::ERROR, index: book.response_count, ..Self::NONE }
+    }
+
+    /// No more will be said of the request: an error before it had it passed over.
+    #[inline(always)]
+    #[must_use]
+    pub const fn skipped(index: u32) -> Self {
+        Self { status: outcome::SKIPPED, bare: true, ..Self::outcome(index, true) }
+    }
+
     /// A response with an outcome.
     #[inline(always)]
     #[must_use]

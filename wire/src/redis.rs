@@ -3,12 +3,13 @@
 //!
 //! A command is counted at its last byte, a reply at the end of its first line, which says whether it is an error. Nested
 //! replies need no stack: an aggregate adds its elements to those that are still to come. Pushed messages and attributes answer
-//! nothing, and neither does what comes while no command waits (messages of subscriptions, MONITOR).
+//! nothing, and neither does what comes while no command waits (messages of subscriptions, MONITOR). Only the commands that subscribe and unsubscribe
+//! are answered by pushed messages in RESP3, one for each channel: the request side marks them, and the first confirmation is the answer.
 
 use crate::abi::protocol;
 use crate::conn::{Book, side};
 use crate::detect::BY_TEXT;
-use crate::http1::words::{ONES, TOPS, bytes_equal, first_marked};
+use crate::http1::words::{ONES, TOPS, bytes_equal, first_marked, letters};
 use crate::recogniser::{Note, Recogniser, Step, Window, part_of};
 
 mod phase {
@@ -22,12 +23,14 @@ mod phase {
     pub(super) const LINE: u8 = 3;
     /// In a value of known length.
     pub(super) const BULK: u8 = 4;
+    /// In a command's name that may be one of those that subscribe.
+    pub(super) const NAME: u8 = 5;
     /// A command is complete.
-    pub(super) const DONE: u8 = 5;
+    pub(super) const DONE: u8 = 6;
     /// Lost.
-    pub(super) const LOST: u8 = 6;
+    pub(super) const LOST: u8 = 7;
     /// Never was Redis.
-    pub(super) const FOREIGN: u8 = 7;
+    pub(super) const FOREIGN: u8 = 8;
 }
 
 const RESPONSE: u8 = 1;
@@ -41,6 +44,17 @@ const TOP: u8 = 16;
 const TENTATIVE: u8 = 32;
 /// Of responses: nothing but a command in plain text says that this is Redis, so the first answer decides.
 const DOUBTED: u8 = 64;
+/// Of requests: the next value is the command's name.
+const NAMELESS: u8 = 64;
+/// Of requests: the command subscribes or unsubscribes. Of responses: the first element of a pushed message is read.
+const PUSHES: u8 = 128;
+
+/// What all commands end with that are answered by a pushed message, and the lengths of their names, which are what such a message begins with.
+const SUBSCRIBE: &[u8; 9] = b"subscribe";
+const SHORTEST_NAME: u32 = 9;
+const LONGEST_NAME: u32 = 12;
+/// Commands in flight that are told apart.
+const MARKS: u32 = 256;
 
 /// In `at`: the stream was joined in its middle, and not read yet.
 const JOINED: u8 = 0xff;
@@ -89,7 +103,7 @@ impl Redis {
             }
             self.head = 0;
             self.pending = 1;
-            let doubted = self.flags & DOUBTED != 0;
+            let doubted = !is_request && self.flags & DOUBTED != 0;
             self.flags = self.flags & (RESPONSE | KNOWN | TENTATIVE) | TOP;
             if doubted && !begins_a_reply(b, window.byte(at + 1), left) {
                 self.phase = phase::DONE;
@@ -173,13 +187,16 @@ impl Redis {
                     return Step::Fail;
                 }
                 self.left = number + 2;
-                self.phase = phase::BULK;
+                let may_subscribe = self.flags & NAMELESS != 0 && (SHORTEST_NAME..=LONGEST_NAME).contains(&number);
+                self.flags &= !NAMELESS;
+                self.phase = if may_subscribe { phase::NAME } else { phase::BULK };
             } else if null || number == 0 {
                 // The server answers nothing to it.
                 self.phase = phase::START;
                 self.head = 0;
             } else {
                 self.pending = number;
+                self.flags |= NAMELESS;
                 self.phase = phase::ELEMENT;
             }
             return Step::More;
@@ -197,7 +214,39 @@ impl Redis {
             self.pending = self.pending.wrapping_sub(own).wrapping_add(more);
             self.phase = if self.pending == 0 { phase::START } else { phase::ELEMENT };
         }
-        if top && !silent { Step::Complete } else { Step::More }
+        if top {
+            if self.kind == b'>' {
+                self.flags |= PUSHES;
+            }
+            return if silent { Step::More } else { Step::Complete };
+        }
+        let begins_a_push = self.flags & PUSHES != 0;
+        // No message of a channel (`message`, `pmessage`) is as long.
+        if begins_a_push && is_value && (SHORTEST_NAME..=LONGEST_NAME).contains(&number) {
+            return Step::Complete;
+        }
+        self.flags &= !PUSHES;
+        Step::More
+    }
+
+    /// A byte of a name, whose last nine decide: the others are `p`, `s`, and `un`.
+    #[inline(always)]
+    fn name(&mut self, b: u8) -> Step {
+        self.grow(1);
+        self.left = self.left.wrapping_sub(1);
+        // Bytes of the name that are still to come.
+        let after = self.left.wrapping_sub(2);
+        if after < SHORTEST_NAME {
+            let at = SHORTEST_NAME - 1 - after;
+            let wanted = if at < 8 { (letters(SUBSCRIBE, 0) >> (8 * at)) as u8 } else { SUBSCRIBE[8] };
+            if b | 0x20 != wanted {
+                self.phase = phase::BULK;
+            } else if after == 0 {
+                self.flags |= PUSHES;
+                self.phase = phase::BULK;
+            }
+        }
+        Step::More
     }
 
     /// A value is complete.
@@ -230,10 +279,18 @@ impl Redis {
             return (taken, Step::More);
         }
         let top = self.flags & TOP != 0;
-        self.flags &= !TOP;
+        self.flags &= if self.is_response() { !(TOP | PUSHES) } else { !TOP };
         let step = self.element_ends();
         (taken, if top { Step::Complete } else { step })
     }
+}
+
+/// Whether the command that is answered next is one that a pushed message answers.
+#[inline(always)]
+fn is_marked(book: &Book) -> bool {
+    let index = book.response_count;
+    let in_flight = book.request_count.wrapping_sub(index);
+    in_flight != 0 && in_flight <= MARKS && book.ring[(index >> 6) as usize & 3] >> (index & 63) & 1 != 0
 }
 
 /// Whether something begins like a reply to a simple command: IRC's messages begin with a colon, too.
@@ -308,6 +365,9 @@ unsafe impl Recogniser for Redis {
         if phase == phase::LINE {
             return self.line(window, at, left);
         }
+        if phase == phase::NAME {
+            return (1, self.name(window.byte(at)));
+        }
         if phase != phase::BULK || self.left > left {
             return (0, Step::Skip);
         }
@@ -324,11 +384,19 @@ unsafe impl Recogniser for Redis {
         if side == side::REQUEST {
             self.phase = phase::START;
             let index = book.request_count;
+            let lane = &mut book.ring[(index >> 6) as usize & 3];
+            *lane = *lane & !(1 << (index & 63)) | ((self.flags & PUSHES != 0) as u64) << (index & 63);
+            // The response side looks at the mark only once the count says that the request is there.
             book.request_count = index.wrapping_add(1);
             return Note::request(index);
         }
         if self.phase == phase::DONE {
             return Note { turn: protocol::UNKNOWN, ..Note::NONE };
+        }
+        let is_pushed = self.flags & PUSHES != 0;
+        self.flags &= !PUSHES;
+        if is_pushed && !is_marked(book) {
+            return Note::NONE;
         }
         if !book.awaits() {
             return if is_first && self.kind == b'-' { Note::turned_away() } else { Note::NONE };
@@ -405,6 +473,8 @@ unsafe impl Recogniser for Redis {
     fn part(&self, book: &Book, side: usize) -> Note {
         if side == side::REQUEST {
             part_of(book, side)
+        } else if book.awaits() && (self.kind == b'-' || self.kind == b'!') {
+            Note::part_of_error(book)
         } else if self.flags & KNOWN == 0 && self.kind == b'-' && !book.awaits() {
             Note::part_of_turning_away()
         } else {

@@ -182,6 +182,9 @@ impl Replay {
         let mut payload = Slice { bytes, seq, ring: &self.rings[side & 1], chunk: [b'\n'; CHUNK + 16] };
         let found = detect::look(&mut payload, &opening);
         let from_ring = source == Stretch::RING;
+        if found == MORE {
+            self.conn.flows[side & 1].keeps();
+        }
         match found {
             MORE if !from_ring => {
                 let kept = bytes.get(mark.wrapping_sub(seq) as usize..).unwrap_or_default();
@@ -191,8 +194,7 @@ impl Replay {
             MORE => false,
             PASS => {
                 self.conn.book.looked += 1;
-                self.conn.flows[side & 1].mark = end;
-                self.bytes[side & 1] += u64::from(opening.total);
+                self.bytes[side & 1] += u64::from(self.conn.flows[side & 1].passes());
                 if self.conn.book.looked >= LOOKS {
                     self.conn.book.protocol = protocol::UNKNOWN;
                 }
@@ -315,7 +317,7 @@ impl<O: Observer> Sink for Watch<'_, O> {
         match note.tally {
             tally::REQUEST => self.requests += u64::from(note.times),
             tally::STATUS | tally::RESPONSE => self.responses[0] += 1,
-            tally::OUTCOME if note.status == outcome::ERROR => self.responses[2] += 1,
+            tally::OUTCOME if note.status != outcome::OK => self.responses[2] += 1,
             tally::OUTCOME => self.responses[1] += 1,
             tally::TURNED_AWAY => self.turned_away += 1,
             _ => {}

@@ -7,6 +7,7 @@ use stormdrill_wire::abi::{EventHeader, protocol};
 use stormdrill_wire::conn::side::*;
 use stormdrill_wire::recogniser::{Note, Piece, tally};
 use stormdrill_wire::replay::{Observer, Replay};
+use talk::{client, server};
 
 /// Remembers what was found.
 #[derive(Default, Debug, PartialEq, Eq, Clone)]
@@ -253,4 +254,63 @@ fn pieces_of_a_head_join_without_overlap() {
     }
     assert_eq!(next as usize, GET.len());
     assert_eq!(pieces.0.iter().filter(|piece| piece.2).count(), 1);
+}
+
+#[test]
+fn a_request_line_that_is_cut_is_recognised_on_a_connection_that_was_open_before() {
+    for line in ["GET /a HTTP/1.1\r\n", "OPTIONS * HTTP/1.1\r\n", "CONNECT a:1 HTTP/1.1\r\n", "PATCH http://a/b HTTP/1.0\n"] {
+        let request = format!("{line}Host: a\r\n\r\n");
+        let answer = if line.starts_with('C') { "HTTP/1.1 400 X\r\nContent-Length: 0\r\n\r\n" } else { "HTTP/1.1 204 X\r\n\r\n" };
+        for cut in 1..line.len() {
+            // What comes before it is the rest of a body, and may end like the beginning of a method.
+            for before in ["", "the rest of a body", "P", "CO", "GET", "PUT me down"] {
+                let mut turns = vec![client(before), client(&request[..cut]), client(&request[cut..]), server(answer)];
+                turns.extend([client("GET /b HTTP/1.1\r\n\r\n"), server("HTTP/1.1 204 X\r\n\r\n")]);
+                turns.retain(|turn| !turn.1.is_empty());
+                if cut % 8 == 2 && line.starts_with('G') {
+                    talk::record(&Replay::found(), &turns);
+                }
+                let (replay, _) = talk::feed_only(Replay::found(), &turns, usize::MAX);
+                assert_eq!((replay.requests, replay.responses, replay.gaps), (2, 2, 0), "{before:?}, cut at {cut}: {request}");
+                let read: u64 = turns.iter().map(|turn| turn.1.len() as u64).sum();
+                assert_eq!(replay.bytes.iter().sum::<u64>(), read, "{before:?}, cut at {cut}: {request}");
+            }
+        }
+        let turns = [client(&request), server(answer), client(&request), server(answer)];
+        for piece in [1, 2, 3, 5, 8] {
+            let (replay, _) = talk::feed(Replay::found(), &turns, piece);
+            assert_eq!((replay.requests, replay.responses, replay.gaps), (2, 2, 0), "pieces of {piece}: {request}");
+        }
+    }
+}
+
+#[test]
+fn what_only_begins_like_a_method_is_passed_over() {
+    for text in ["GET", "POSTAL codes of all towns", "P\0x\0\x04", "CONNECT\r\n", "DELETE it\r\n", "HEADING\n", "*ast", "*1\r\nx"] {
+        for piece in [usize::MAX, 1, 2, 3] {
+            let mut turns: Vec<_> = text.as_bytes().chunks(piece.min(text.len())).map(client).collect();
+            let passed = turns.len();
+            turns.push(client("GET / HTTP/1.1\r\n\r\n"));
+            if piece == 2 {
+                talk::record(&Replay::found(), &turns);
+            }
+            let (replay, _) = talk::feed_only(Replay::found(), &turns, usize::MAX);
+            assert_eq!((replay.requests, replay.responses, replay.gaps), (1, 0, 0), "{text:?} in pieces of {piece}");
+            assert!(usize::from(replay.conn().book.looked) <= passed, "{text:?} in pieces of {piece}");
+        }
+    }
+}
+
+#[test]
+fn a_status_line_that_is_cut_is_recognised_on_a_connection_that_was_open_before() {
+    let turns =
+        [server("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"), client("GET /b HTTP/1.1\r\n\r\n"), server("HTTP/1.1 204 X\r\n\r\n")];
+    for piece in [1, 2, 3, 5, 7] {
+        let (replay, _) = talk::feed(Replay::found(), &turns, piece);
+        assert_eq!((replay.requests, replay.responses, replay.gaps), (1, 2, 0), "pieces of {piece}");
+    }
+    for text in ["H", "HT", "HTTP", "HTTP/", "HTTP/1", "HTTP/2 200", "HELLO"] {
+        let (replay, _) = talk::feed(Replay::found(), &[vec![server(text)], turns.to_vec()].concat(), usize::MAX);
+        assert_eq!((replay.requests, replay.responses, replay.gaps), (1, 2, 0), "after {text}");
+    }
 }

@@ -50,8 +50,10 @@ impl Observer for Found {
                 let block = self.open.remove(&side).unwrap();
                 self.told[side].push((note.kind, note.index, flags, block));
             }
-        } else if note.kind == kind::STREAM_DATA {
-            // How much of it is at hand depends on the segments.
+        } else if note.kind == kind::STREAM_RESET {
+            self.told[side].push((note.kind, note.index, flags, note.status.to_be_bytes().to_vec()));
+        } else if note.kind == kind::STREAM_DATA || note.kind == kind::GO_AWAY {
+            // How much of the one is at hand depends on the segments; the other says all by its number.
             self.told[side].push((note.kind, note.index, flags, vec![]));
         } else {
             self.told[side].push((note.kind, note.index, flags, bytes.to_vec()));
@@ -74,14 +76,12 @@ fn check(start: &Replay, turns: &[Turn], requests: u64, responses: u64) -> Found
         }
         assert_eq!((replay.requests, replay.responses), (requests, responses), "pieces of {piece}");
         assert_eq!((replay.foreign, replay.gaps, replay.conn().book.protocol), (0, 0, protocol::HTTP2));
-        for told in &mut found.told {
-            // Only whole error codes are of use.
-            told.retain(|(kind, _, _, bytes)| *kind != kind::STREAM_RESET || bytes.len() == 4);
-        }
         let first: &Found = first.get_or_insert_with(|| found.clone());
         for side in [REQUEST, RESPONSE] {
             let blocks = |found: &Found| {
-                found.told[side].iter().filter(|told| told.0 == kind::BLOCK || told.0 == kind::STREAM_END).cloned().collect::<Vec<_>>()
+                // How much of anything else is at hand depends on the segments.
+                let is_whole = |told: &&One| matches!(told.0, kind::BLOCK | kind::STREAM_END | kind::STREAM_RESET | kind::GO_AWAY);
+                found.told[side].iter().filter(is_whole).cloned().collect::<Vec<_>>()
             };
             assert_eq!(blocks(&found), blocks(first), "pieces of {piece}");
         }
@@ -162,8 +162,82 @@ fn resets_and_farewells_are_told_and_answer_nothing() {
         server([frame(3, 0, 1, &7_u32.to_be_bytes()), frame(7, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 11, b'b', b'y', b'e'])].concat()),
     ]);
     let found = check(&Replay::new([0, 0]), &turns, 1, 0);
-    assert!(found.told[RESPONSE].contains(&(kind::STREAM_RESET, 1, 0, vec![0, 0, 0, 7])));
-    assert!(found.told[RESPONSE].contains(&(kind::GO_AWAY, 1, 0, vec![0, 0, 0, 11])));
+    assert!(found.told[RESPONSE].contains(&(kind::STREAM_RESET, 1, 0, vec![0, 7])));
+    assert!(found.told[RESPONSE].contains(&(kind::GO_AWAY, 1, 0, vec![])));
+}
+
+#[test]
+fn a_reset_or_a_farewell_that_is_cut_anywhere_says_the_same() {
+    let said = [
+        frame(3, 0, 1, &8_u32.to_be_bytes()),
+        frame(7, 0, 0, &[0, 1, 2, 5, 0, 0, 0, 0]),
+        frame(3, 0, 3, &0x0001_0007_u32.to_be_bytes()),
+        frame(7, 0, 0, &[0x80, 0, 0, 3, 0, 0, 0, 2, b'b', b'y', b'e']),
+        // Whose block begins anew.
+        frame(1, 5, 5, b"\x88"),
+    ]
+    .concat();
+    let expected = [
+        (kind::STREAM_RESET, 1, 0, vec![0, 8]),
+        (kind::GO_AWAY, 0x01_0205, 0, vec![]),
+        (kind::STREAM_RESET, 3, 0, vec![0xff, 0xff]),
+        (kind::GO_AWAY, 3, 0, vec![]),
+        (kind::BLOCK, 5, END | COMPLETE, b"\x88".to_vec()),
+    ];
+    let mut before = opening();
+    before.push(client([frame(1, 5, 1, b"\x82"), frame(1, 5, 3, b"\x82"), frame(1, 5, 5, b"\x82")].concat()));
+    talk::record(&Replay::new([0, 0]), &[before.clone(), said.chunks(1).map(server).collect()].concat());
+    for first in 1..said.len() {
+        for second in first..said.len() {
+            let mut turns = before.clone();
+            turns.extend([server(&said[..first]), server(&said[first..second]), server(&said[second..])]);
+            let mut replay = Replay::new([0, 0]);
+            let mut found = Found::default();
+            for (side, bytes) in turns {
+                let seq = u32::try_from(found.streams[side].len()).unwrap();
+                found.streams[side].extend(&bytes);
+                replay.segment(side, seq, &bytes, &mut found);
+            }
+            let told: Vec<_> = found.told[RESPONSE].iter().filter(|told| told.0 != kind::SETTINGS).cloned().collect();
+            assert_eq!(told, expected, "cut at {first} and {second}");
+        }
+    }
+}
+
+#[test]
+fn frames_of_unknown_types_are_ignored_once_the_preface_was_seen() {
+    for kind in [10, 12, 16, 17, 33, 0xbf, 0xff] {
+        // Longer than anybody allows at first, of no stream, of any, with every flag, and none.
+        let unknown =
+            [frame(kind, 0, 0, b""), frame(kind, 0xff, 0, &[9; 20]), frame(kind, 0x2d, 1, &[1; 2000]), frame(kind, 8, 2, b"\xff")].concat();
+        let turns = [
+            server([&frame(4, 0, 0, b""), unknown.as_slice()].concat()),
+            client([PREFACE, &unknown, &frame(4, 0, 0, b""), &unknown, &frame(1, 5, 1, b"\x82"), &unknown].concat()),
+            server([unknown.as_slice(), &frame(1, 4, 1, b"\x88"), &unknown, &frame(0, 1, 1, b"x"), &unknown].concat()),
+            client([unknown.as_slice(), &frame(1, 5, 3, b"\x82")].concat()),
+            server([unknown.as_slice(), &frame(1, 5, 3, b"\x88")].concat()),
+        ];
+        for pin in [protocol::ANY, protocol::HTTP2] {
+            check(&Replay::new([0, 0]).pinned(pin), &turns, 2, 2);
+        }
+    }
+}
+
+#[test]
+fn a_connection_is_no_http2_without_the_whole_preface() {
+    for at in 0..PREFACE.len() {
+        let mut preface = PREFACE.to_vec();
+        preface[at] ^= 1;
+        for piece in [usize::MAX, 1, 5] {
+            let mut replay = Replay::new([0, 0]).pinned(protocol::HTTP2);
+            let mut seq = 0;
+            for segment in [preface.as_slice(), &frame(1, 5, 1, b"\x82")].concat().chunks(piece) {
+                replay.segment(REQUEST, seq, segment, &mut ());
+                seq += u32::try_from(segment.len()).unwrap();
+            }
+            assert_eq!((replay.requests, replay.foreign), (0, 1), "byte {at}, pieces of {piece}");
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod talk;
 
-use stormdrill_wire::abi::protocol;
+use stormdrill_wire::abi::{outcome, protocol};
 use stormdrill_wire::conn::side::{REQUEST, RESPONSE};
 use stormdrill_wire::replay::Replay;
 use talk::{Turn, check, check_turned_away, client, server};
@@ -134,7 +134,9 @@ fn in_a_pipeline_each_execute_has_its_answer_and_an_error_ends_them_up_to_sync()
         client([executes(5), sync.clone(), executes(3), sync.clone(), executes(1), sync.clone()].concat()),
         server([executed(2), error(), ready(), executed(3), ready(), error(), ready()].concat()),
     ];
-    check(&with_login(turns), 9, &[false, false, true, true, true, false, false, false, true]);
+    let (_, told) = check(&with_login(turns), 9, &[false, false, true, true, true, false, false, false, true]);
+    let (ok, error, skipped) = (outcome::OK, outcome::ERROR, outcome::SKIPPED);
+    assert_eq!(told.outcomes(), [ok, ok, error, skipped, skipped, ok, ok, ok, error]);
 }
 
 #[test]

@@ -61,6 +61,47 @@ fn pushed_messages_and_attributes_answer_nothing() {
     check(&[client(command(&["PING"]).repeat(3)), server(replies)], 3, &[false, true, false]);
 }
 
+fn pushed(kind: &str, channel: &str) -> String {
+    format!(">3\r\n${}\r\n{kind}\r\n${}\r\n{channel}\r\n:1\r\n", kind.len(), channel.len())
+}
+
+#[test]
+fn in_resp3_a_subscription_is_answered_by_its_first_confirmation() {
+    for name in ["SUBSCRIBE", "psubscribe", "SSubscribe", "UNSUBSCRIBE", "punsubscribe", "SUNSUBSCRIBE"] {
+        let confirmed = |channel| pushed(&name.to_lowercase(), channel);
+        let turns = [
+            client([command(&[name, "a", "b", "c"]), command(&["GET", "k"]), command(&[name]), command(&["PING"])].concat()),
+            server([confirmed("a"), pushed("message", "z"), confirmed("b"), confirmed("c")].concat()),
+            server(["$1\r\nv\r\n", &pushed("pmessage", "z"), &confirmed("a"), "+PONG\r\n", &confirmed("b")].concat()),
+            client(command(&[name, "d"])),
+            server([pushed("smessage", "z"), confirmed("d")].concat()),
+            // Not let: an answer like any other. In RESP2 all are.
+            client([command(&[name, "e"]), command(&[name, "f"])].concat()),
+            server("-NOPERM no\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nf\r\n:1\r\n"),
+        ];
+        check(&turns, 7, &[false, false, false, false, false, true, false]);
+        // What was asked meanwhile is answered by none of them.
+        let (replay, _) = check(&turns[..2], 4, &[false]);
+        assert_eq!(replay.conn().book.response_count, 1);
+    }
+}
+
+#[test]
+fn commands_whose_names_are_as_long_are_answered_by_no_pushed_message() {
+    for name in ["HINCRBYFLOAT", "ZREVRANGE", "PEXPIREAT", "SUBSCRIBED", "SUBSCRIBES", "SUBSCRIB.E", "UNSUBSCRIBER"] {
+        let turns = [client(command(&[name, "subscribe", "SUBSCRIBE"])), server(pushed("subscribe", "a")), server("+OK\r\n")];
+        check(&turns, 1, &[false]);
+        check(&turns[..2], 1, &[]);
+    }
+    // More than are told apart: nothing is known of the first.
+    let many = [command(&["SUBSCRIBE", "a"]), command(&["PING"]).repeat(256)].concat();
+    check(&[client(many), server(pushed("subscribe", "a"))], 257, &[]);
+    // What was taken for the beginning of a command, and is none, leaves nothing behind.
+    let turns = [client(command(&["PING"])), server("+PONG\r\n"), client("*2\r\nx"), client(command(&["GET", "a"])), server("$-1\r\n")];
+    let (replay, _) = talk::feed(Replay::new([0, 0]), &turns, usize::MAX);
+    assert_eq!((replay.requests, replay.ok, replay.conn().book.protocol), (2, 2, protocol::REDIS));
+}
+
 #[test]
 fn what_comes_without_a_command_answers_nothing() {
     let turns = [
@@ -106,6 +147,15 @@ fn a_connection_that_was_open_before_is_recognised_by_its_next_command() {
     let (replay, told) = talk::feed(Replay::found(), &turns, usize::MAX);
     assert_eq!((replay.requests, replay.ok), (5, 5));
     assert_eq!(told.outcomes().len(), 5);
+}
+
+#[test]
+fn a_command_that_is_cut_is_recognised_on_a_connection_that_was_open_before() {
+    let turns: Vec<Turn> = (0..3).flat_map(|_| [client(command(&["GET", "a"])), server("$1\r\nx\r\n")]).collect();
+    for piece in [1, 2, 3, 4, 5] {
+        let (replay, _) = talk::feed(Replay::found(), &turns, piece);
+        assert_eq!((replay.requests, replay.ok, replay.gaps), (3, 3, 0), "pieces of {piece}");
+    }
 }
 
 #[test]

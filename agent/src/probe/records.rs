@@ -46,7 +46,7 @@ pub(super) fn decode(record: &[u8]) -> Option<ProbeEvent> {
         kind::CLOSED => ProbeEventKind::Closed { how: how(status)? },
         kind::BLOCK => on_stream(StreamEventKind::Block(piece())),
         kind::STREAM_END => on_stream(StreamEventKind::End),
-        kind::STREAM_RESET => on_stream(StreamEventKind::Reset(code(data))),
+        kind::STREAM_RESET => on_stream(StreamEventKind::Reset(status.into())),
         kind::STREAM_DATA => on_stream(StreamEventKind::Data(data.to_vec())),
         kind::GO_AWAY => on_stream(StreamEventKind::GoAway),
         kind::SETTINGS => on_stream(StreamEventKind::Settings(data.to_vec())),
@@ -79,12 +79,6 @@ pub(super) const fn recognised(protocol: u8) -> Option<Protocol> {
         protocol::TLS => Some(Protocol::Tls),
         _ => None,
     }
-}
-
-/// An HTTP/2 error code; one that was not captured reads as `INTERNAL_ERROR`.
-fn code(data: &[u8]) -> u32 {
-    const INTERNAL_ERROR: u32 = 2;
-    data.first_chunk().map_or(INTERNAL_ERROR, |bytes| u32::from_be_bytes(*bytes))
 }
 
 /// The bytes of an [`EventHeader`], whose length is checked; the offsets are its own.
@@ -199,7 +193,7 @@ mod tests {
     #[test]
     fn what_happens_on_streams_is_decoded() {
         let from_server = EventHeader::FROM_SERVER | EventHeader::END_STREAM;
-        let event = decode(&flagged(kind::STREAM_RESET, 0, from_server, &7_u32.to_be_bytes())).unwrap();
+        let event = decode(&flagged(kind::STREAM_RESET, 7, from_server, &[])).unwrap();
         assert_eq!(event.protocol, Some(Protocol::Http2));
         let expected = StreamEvent { stream: 10, from_server: true, ends: true, joined_late: false, kind: StreamEventKind::Reset(7) };
         assert_eq!(event.kind, ProbeEventKind::Stream(expected.clone()));

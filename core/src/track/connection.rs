@@ -1,6 +1,7 @@
 //! One connection: the requests on it that wait for an answer, in order.
 
 use crate::edge::EdgeId;
+use crate::status::Meaning;
 use crate::track::answer::Answer;
 use crate::track::attempt::{Attempt, Attempts, Slot};
 use crate::track::head::Partial;
@@ -17,6 +18,8 @@ pub(crate) struct Connection {
     pub(crate) caller: u64,
     /// Number of the latest response.
     pub(crate) answered: Option<u32>,
+    /// What the latest answer meant.
+    pub(crate) meaning: Meaning,
     /// A request head that is not complete yet.
     pub(crate) partial: Option<Box<Partial>>,
     /// Responses to requests from before the observation.
@@ -46,7 +49,18 @@ impl Connection {
     /// A connection on which nothing was seen yet.
     #[must_use]
     pub(crate) const fn new(edge: EdgeId, caller: u64) -> Self {
-        Self { edge, caller, answered: None, partial: None, ahead: 0, asked: false, first: None, last: None, strays: None }
+        Self {
+            edge,
+            caller,
+            answered: None,
+            meaning: Meaning::Good,
+            partial: None,
+            ahead: 0,
+            asked: false,
+            first: None,
+            last: None,
+            strays: None,
+        }
     }
 
     /// The request that a response belongs to.

@@ -12,7 +12,7 @@ use crate::event::{ANSWERED_ERROR, Close, ConnId, Epoch, HeadPiece};
 use crate::retry::Identity;
 use crate::retry::fingerprint::join;
 use crate::retry::marker::MarkerHeader;
-use crate::status::{ErrorName, Status};
+use crate::status::{ErrorName, Meaning, Status};
 use crate::track::answer::Answer;
 use crate::track::attempt::{Attempt, Attempts};
 use crate::track::books::{Books, Opening, unanswered};
@@ -31,7 +31,7 @@ use crate::window::Failure;
 /// The caller on a downstream edge; one for all processes, for now.
 pub(crate) const THIS_HOST: u64 = 0;
 
-/// Errors of logins that are put together at a time, at most; nearly all come in one piece.
+/// Errors of logins that are put together at a time, at most, and answers; nearly all come in one piece.
 const REFUSALS: usize = 1024;
 
 /// Connections with answers that wait for their end, at most: a server that is asked no more closes soon.
@@ -81,6 +81,8 @@ pub(crate) struct Connections {
     statements: Statements,
     /// Errors of logins that have begun and not ended, by connection.
     refusals: HashMap<u64, Partial, ByWord>,
+    /// Answers that have begun and not ended, by connection.
+    replies: HashMap<u64, Partial, ByWord>,
     /// Answers to requesters that had ended their side, by connection.
     held: HashMap<u64, Vec<Held>, ByWord>,
     pub(crate) streams: AllStreams,
@@ -102,6 +104,7 @@ impl Connections {
             mismatches: Mismatches::default(),
             statements: Statements::default(),
             refusals: HashMap::default(),
+            replies: HashMap::default(),
             held: HashMap::default(),
             streams: AllStreams::default(),
             next_token: 0,
@@ -153,25 +156,34 @@ impl Connections {
     pub(crate) fn response(&mut self, place: Place, reply: Reply, piece: &HeadPiece, books: &mut Books) {
         let Reply { index, status, requester_ended } = reply;
         // A head that was cut may bring no further piece.
-        if !piece.complete && !piece.truncated {
-            return;
-        }
+        let is_last = piece.complete || piece.truncated;
         let Some(connection) = self.open.get_mut(&place.conn.0) else {
-            self.mismatches.unpaired_responses += 1;
+            self.mismatches.unpaired_responses += u64::from(is_last);
             return;
         };
         if connection.answered == Some(index) {
             return;
         }
+        if !is_last {
+            self.part_of_reply(place, index, piece);
+            return;
+        }
+        let begun = self.replies.remove(&place.conn.0).filter(|begun| piece.offset != 0 && begun.index == index);
+        let begun = begun.map(|mut begun| {
+            begun.add(place.at_ns, place.epoch, piece);
+            begun
+        });
+        let bytes = begun.as_ref().map_or(piece.bytes.as_slice(), Partial::bytes);
         if connection.answered.is_none_or(|latest| is_after(index, latest)) {
             connection.answered = Some(index);
         }
         let answer = match place.protocol {
-            Protocol::Redis => redis::answer(status, &piece.bytes),
-            Protocol::Mysql => mysql::answer(status, &piece.bytes, place.conn, index, &mut self.statements),
-            Protocol::Postgres => postgres::answer(status, &piece.bytes),
-            _ => http::answer(status, &piece.bytes),
+            Protocol::Redis => redis::answer(status, bytes),
+            Protocol::Mysql => mysql::answer(status, bytes, place.conn, index, &mut self.statements),
+            Protocol::Postgres => postgres::answer(status, bytes, connection.meaning),
+            _ => http::answer(status, bytes),
         };
+        connection.meaning = answer.meaning;
         let request = connection.asked_by(index);
         let begun = connection.partial.take_if(|partial| !is_after(partial.index, request));
         if let Some(partial) = begun {
@@ -195,6 +207,20 @@ impl Connections {
         connection.stray(Stray { index, answer, at_ns: place.at_ns });
     }
 
+    /// A piece of an answer of which more is to come: an error's name may be cut by a segment's border.
+    fn part_of_reply(&mut self, place: Place, index: u32, piece: &HeadPiece) {
+        let Place { conn, at_ns, epoch, .. } = place;
+        let room = self.replies.len() < REFUSALS;
+        match self.replies.get_mut(&conn.0) {
+            Some(begun) if piece.offset != 0 && begun.index == index => begun.add(at_ns, epoch, piece),
+            Some(begun) => *begun = Partial::new(index, at_ns, epoch, piece),
+            None if room => {
+                self.replies.insert(conn.0, Partial::new(index, at_ns, epoch, piece));
+            }
+            None => {}
+        }
+    }
+
     /// The connection goes on as HTTP/2, with a request of HTTP/1 as its first stream.
     pub(crate) fn upgraded(&mut self, place: Place, index: u32, books: &mut Books) {
         const STREAM: u32 = 1;
@@ -212,7 +238,7 @@ impl Connections {
         let Place { conn, edge, protocol, epoch, at_ns } = place;
         let of = |bytes: &[u8]| match protocol {
             Protocol::Redis => redis::answer(ANSWERED_ERROR, bytes).status,
-            Protocol::Postgres => postgres::answer(ANSWERED_ERROR, bytes).status,
+            Protocol::Postgres => postgres::answer(ANSWERED_ERROR, bytes, Meaning::Good).status,
             _ => mysql::error(bytes).map_or(Status::Error(ErrorName::OTHER), |answer| answer.status),
         };
         let status = if let Some(bytes) = head::in_one(piece) {
@@ -371,6 +397,7 @@ impl Connections {
     fn leave(&mut self, conn: ConnId, outcome: Outcome, at_ns: u64, books: &mut Books) {
         self.streams.remove(conn);
         self.refusals.remove(&conn.0);
+        self.replies.remove(&conn.0);
         for Held { attempt, answer, at_ns } in self.held.remove(&conn.0).unwrap_or_default() {
             books.end(&attempt, Outcome::Answered(answer), at_ns);
         }

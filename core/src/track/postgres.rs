@@ -1,6 +1,6 @@
 //! PostgreSQL: which statements are the same, and what errors mean.
 
-use crate::event::ConnId;
+use crate::event::{ConnId, SKIPPED};
 use crate::retry::Identity;
 use crate::retry::fingerprint::{self, BodyPrefix, Fingerprint, join};
 use crate::status::{ErrorName, Meaning};
@@ -60,9 +60,13 @@ fn print(kind: u8, call: u64) -> Fingerprint {
     Fingerprint { target, call: join(target, call), body: BodyPrefix::default() }
 }
 
-/// What an answer of the kernel's `status` with these first bytes means.
+/// What an answer of the kernel's `status` with these first bytes means. `before` is what the connection's last one meant: an Execute that an error
+/// had the server skip failed as that did, and whoever asks again asks for all of them.
 #[must_use]
-pub(crate) fn answer(status: u16, bytes: &[u8]) -> Answer {
+pub(crate) fn answer(status: u16, bytes: &[u8], before: Meaning) -> Answer {
+    if status == SKIPPED {
+        return Answer::error(ErrorName::SKIPPED, if before == Meaning::Good { Meaning::TurnedDown } else { before });
+    }
     Answer::told(status, || error(bytes))
 }
 
@@ -194,11 +198,11 @@ mod tests {
             ("42601", Meaning::TurnedDown),
         ] {
             let bytes = [message(b'1', b""), message(b'E', format!("SERROR\0VERROR\0C{code}\0Mtext\0\0").as_bytes())].concat();
-            let answer = answer(ANSWERED_ERROR, &bytes);
+            let answer = answer(ANSWERED_ERROR, &bytes, Meaning::Good);
             assert_eq!((answer.status.to_string(), answer.meaning), (format!("err:{code}"), meaning));
         }
-        assert_eq!(answer(ANSWERED_ERROR, &message(b'E', b"SERR")).status.to_string(), "err:other");
-        assert_eq!(answer(ANSWERED, b"").status.to_string(), "ok");
+        assert_eq!(answer(ANSWERED_ERROR, &message(b'E', b"SERR"), Meaning::Failed).status.to_string(), "err:other");
+        assert_eq!(answer(ANSWERED, b"", Meaning::Failed).status.to_string(), "ok");
     }
 
     proptest! {
@@ -208,7 +212,7 @@ mod tests {
             let bytes = [message(tag, &bytes), bytes].concat();
             for cut in 0..bytes.len() {
                 std::hint::black_box(identity(&bytes[..cut], ConnId(1), &mut statements));
-                std::hint::black_box(answer(ANSWERED_ERROR, &bytes[..cut]));
+                std::hint::black_box(answer(ANSWERED_ERROR, &bytes[..cut], Meaning::Good));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Redis, MySQL and PostgreSQL: statuses, failures, and which commands are retries of which.
 
 use stormdrill_core::edge::Protocol;
-use stormdrill_core::event::{ANSWERED, ANSWERED_ERROR, Close, HeadPiece, ProbeEventKind};
+use stormdrill_core::event::{ANSWERED, ANSWERED_ERROR, Close, HeadPiece, ProbeEventKind, SKIPPED};
 
 use crate::scene::{STORE, Scene, event, failures, retries, spoken, statuses};
 use stormdrill_core::window::Failure;
@@ -28,6 +28,67 @@ impl Db {
         self.scene.tell(spoken(self.protocol, event(STORE, ms, conn, kind)));
         self
     }
+
+    /// Some bytes of an error of which more is to come.
+    fn part(&mut self, ms: u64, conn: u64, index: u32, offset: usize, bytes: &[u8]) -> &mut Self {
+        let piece = part(offset, bytes);
+        let kind = ProbeEventKind::ResponseHead { index, status: ANSWERED_ERROR, requester_ended: false, piece };
+        self.scene.tell(spoken(self.protocol, event(STORE, ms, conn, kind)));
+        self
+    }
+}
+
+#[test]
+fn what_an_error_skipped_failed_as_that_did_and_is_retried_with_it() {
+    let error = |code: &str| [&b"E\0\0\0\x16"[..], format!("SERROR\0C{code}\0\0").as_bytes()].concat();
+    let query = |n: u32| [&b"Q\0\0\0\x0d"[..], format!("SELECT {n}\0").as_bytes()].concat();
+    for (code, retried) in [("40001", 3), ("23505", 0)] {
+        let mut db = Db::of(Protocol::Postgres);
+        for n in 0..3 {
+            db.ask(1, 1, n, &query(n));
+        }
+        db.answer(2, 1, 0, ANSWERED_ERROR, &error(code)).answer(2, 1, 1, SKIPPED, b"").answer(2, 1, 2, SKIPPED, b"");
+        for n in 0..3 {
+            db.ask(3, 1, 3 + n, &query(n)).answer(4 + u64::from(n), 1, 3 + n, ANSWERED, b"");
+        }
+        // Of an error that answered nothing.
+        db.ask(9, 1, 6, &query(9)).answer(10, 1, 6, SKIPPED, b"");
+        let edge = db.scene.result();
+        assert_eq!(statuses(&edge), [(format!("err:{code}").as_str(), 1), ("err:skipped", 3), ("ok", 3)]);
+        assert_eq!((failures(&edge).iter().map(|(_, count)| count).sum::<u64>(), retries(&edge)), (retried, (0, 0, retried)));
+    }
+}
+
+#[test]
+fn an_error_that_is_cut_anywhere_has_its_name() {
+    let of_postgres = [&b"E\0\0\0\x1a"[..], b"SERROR\0C40001\0Mtext\0\0"].concat();
+    for (protocol, bytes, name) in [
+        (Protocol::Redis, b"-LOADING wait\r\n".to_vec(), "err:LOADING"),
+        (Protocol::Mysql, error(1213), "err:1213"),
+        (Protocol::Postgres, of_postgres, "err:40001"),
+    ] {
+        for first in 1..bytes.len() {
+            for second in first..bytes.len() {
+                let mut db = Db::of(protocol);
+                // Another connection's, and what was begun of another answer, are not in the way.
+                db.ask(1, 1, 0, b"x").ask(1, 1, 1, b"x").ask(1, 2, 0, b"x");
+                db.part(2, 1, 0, 0, &bytes[..1]).part(3, 2, 0, 0, b"ZZZ").answer(4, 1, 0, ANSWERED, b"");
+                db.part(5, 1, 1, 0, &bytes[..first]);
+                if first < second {
+                    db.part(6, 1, 1, first, &bytes[first..second]);
+                }
+                let piece = HeadPiece { bytes: bytes[second..].to_vec(), complete: true, ..part(second, &[]) };
+                let kind = ProbeEventKind::ResponseHead { index: 1, status: ANSWERED_ERROR, requester_ended: false, piece };
+                db.scene.tell(spoken(protocol, event(STORE, 7, 1, kind)));
+                let edge = db.scene.result();
+                assert_eq!(statuses(&edge), [(name, 1), ("ok", 1)], "cut at {first} and {second}");
+            }
+        }
+    }
+}
+
+fn part(offset: usize, bytes: &[u8]) -> HeadPiece {
+    HeadPiece { offset: u32::try_from(offset).expect("short"), bytes: bytes.to_vec(), complete: false, truncated: false }
 }
 
 fn resp(words: &[&str]) -> Vec<u8> {

@@ -63,6 +63,7 @@ fn look_at(ctx: &SkBuffContext, programs: &ProgramArray) {
             found = detect::look(&mut bytes, &opening);
         }
         if found == MORE {
+            (*flow).keeps();
             if from_segment {
                 programs.tail_call(ctx, program::ORDER);
             } else if scratch.go_on() {
@@ -77,8 +78,8 @@ fn look_at(ctx: &SkBuffContext, programs: &ProgramArray) {
             return;
         };
         if found == PASS {
-            (*flow).mark = end;
-            count::add((&raw mut (*counters).request_bytes).add(side), total as u64);
+            let passed = (*flow).passes();
+            count::add((&raw mut (*counters).request_bytes).add(side), passed as u64);
             (*book).looked = (*book).looked.wrapping_add(1);
             if (*book).looked < LOOKS {
                 hook::to_ring(ctx, scratch, flow, programs);

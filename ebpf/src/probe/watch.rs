@@ -169,7 +169,7 @@ unsafe fn count_message(counters: *mut EdgeCounters, note: &Note) {
         } else {
             count::add(&raw mut (*counters).responses, 1);
             if note.tally == tally::OUTCOME {
-                let of = if note.status == outcome::ERROR { &raw mut (*counters).errors } else { &raw mut (*counters).ok };
+                let of = if note.status == outcome::OK { &raw mut (*counters).ok } else { &raw mut (*counters).errors };
                 count::add(of, 1);
             }
         }

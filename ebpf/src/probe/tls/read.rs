@@ -188,6 +188,7 @@ fn look(ctx: &RetProbeContext) {
             found = detect::look(&mut bytes, &opening);
         }
         if found == MORE {
+            (*flow).keeps();
             (*place.call).sides &= !(1 << place.side);
             if source == Stretch::SEGMENT {
                 if held::keep(place.call, place.direction as u32, mark, mark, end) {
@@ -198,8 +199,10 @@ fn look(ctx: &RetProbeContext) {
                 }
             }
         } else if found == PASS {
-            (*flow).mark = end;
-            place.done();
+            (*flow).passes();
+            if (*flow).mark == end {
+                place.done();
+            }
             (*book).looked = (*book).looked.wrapping_add(1);
             if (*book).looked >= LOOKS {
                 (*book).protocol = protocol::UNKNOWN;
