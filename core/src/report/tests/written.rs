@@ -193,6 +193,30 @@ fn the_page_needs_nothing_beside_itself() {
 }
 
 #[test]
+fn the_table_below_a_stacked_chart_has_each_outcomes_own_share() {
+    let mut run = run();
+    for edge in run.windows.iter_mut().flat_map(|window| &mut window.edges).filter(|edge| edge.name == "db") {
+        edge.status = [("200".to_owned(), 60), ("404".to_owned(), 10), ("503".to_owned(), 20)].into();
+        edge.failures = [("client_abort".to_owned(), 10), ("status".to_owned(), 20)].into();
+    }
+    let page = html::render(&run);
+    let figure = page.split("What became of downstream requests").nth(1).unwrap().split("</figure>").next().unwrap();
+    let (chart, table) = figure.split_once("<details>").unwrap();
+    let cells = |row: &str| -> Vec<String> { row.split("</td>").filter_map(|cell| Some(cell.rsplit_once("<td>")?.1.to_owned())).collect() };
+    let row = cells(table.split("<tbody>").nth(1).unwrap().split("</tr>").next().unwrap());
+    assert_eq!(row[2..], ["10.0 %", "20.0 %", "10.0 %", "60.0 %"]);
+    // Drawn they are one above the other: the first fills the whole height.
+    let tops: Vec<&str> = chart.split("<polygon").skip(1).collect();
+    assert_eq!(tops.len(), 4);
+    let least = |area: &str| {
+        let points = area.split("points=\"").nth(1).unwrap().split('"').next().unwrap();
+        points.split_whitespace().filter_map(|point| point.split_once(',')?.1.parse::<u32>().ok()).min()
+    };
+    let tops: Vec<u32> = tops.iter().filter_map(|area| least(area)).collect();
+    assert!(tops.windows(2).all(|pair| pair[0] < pair[1]), "{tops:?}");
+}
+
+#[test]
 fn pauses_before_retries_are_drawn_where_there_are_any() {
     let mut run = run();
     let gap = |up_to_ms, count| crate::report::json::retrying::Gap { up_to_ms, count };
