@@ -25,8 +25,10 @@ pub struct Row {
 /// What a limit looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// `20%` or `0.2`.
+    /// `20%` or `0.2`, and never more than `100%`.
     Share,
+    /// `20%` or `0.2`, and `150%` too: one count over another that it is no part of.
+    Ratio,
     /// `1.2x` or `1.2`.
     Factor,
     /// `200/s` or `200`.
@@ -78,6 +80,15 @@ const fn later(name: &'static str, unit: Unit, roles: &'static [Role]) -> Row {
     row(name, unit, roles, None)
 }
 
+const RETRY_RATIO: Row = Row {
+    qualifier: Qualifier::Base,
+    recovery: Recovery::ToBaseline,
+    ..row("retry ratio", Unit::Share, BOTH, Some(|with| Metric::RetryRatio { of: with.base }))
+};
+
+/// The same over first attempts.
+const OF_FIRST: Row = Row { unit: Unit::Ratio, ..RETRY_RATIO };
+
 /// Every metric, those of later versions included.
 pub const METRICS: [Row; 26] = [
     Row {
@@ -88,11 +99,7 @@ pub const METRICS: [Row; 26] = [
     Row { increase: true, ..row("downstream QPS per ingress", Unit::Factor, DOWNSTREAM, Some(|_| Metric::DownstreamPerIngress)) },
     Row { increase: true, ..row("ingress QPS", Unit::PerSecond, INGRESS, Some(|_| Metric::IngressQps)) },
     Row { recovery: Recovery::ToBaseline, ..row("amplification", Unit::Factor, DOWNSTREAM, Some(|_| Metric::Amplification)) },
-    Row {
-        qualifier: Qualifier::Base,
-        recovery: Recovery::ToBaseline,
-        ..row("retry ratio", Unit::Share, BOTH, Some(|with| Metric::RetryRatio { of: with.base }))
-    },
+    RETRY_RATIO,
     Row { recovery: Recovery::ToBaseline, ..row("success ratio", Unit::Share, BOTH, Some(|_| Metric::SuccessRatio)) },
     Row {
         qualifier: Qualifier::Quantile,
@@ -119,7 +126,7 @@ pub const METRICS: [Row; 26] = [
     row("connections", Unit::Count, BOTH, Some(|_| Metric::Connections)),
     Row { increase: true, ..row("connections opened", Unit::Count, BOTH, Some(|_| Metric::ConnectionsOpened)) },
     row("connect failures", Unit::Count, DOWNSTREAM, Some(|_| Metric::ConnectFailures)),
-    row("retransmit ratio", Unit::Share, BOTH, Some(|_| Metric::RetransmitRatio)),
+    row("retransmit ratio", Unit::Ratio, BOTH, Some(|_| Metric::RetransmitRatio)),
     row("metastable", Unit::Count, BOTH, Some(|_| Metric::Metastable)),
     later("recovery windows", Unit::Count, BOTH),
 ];
@@ -129,6 +136,7 @@ impl Unit {
     pub(super) const fn noun(self) -> &'static str {
         match self {
             Self::Share => "a share",
+            Self::Ratio => "a ratio",
             Self::Factor => "a factor",
             Self::PerSecond => "a rate",
             Self::Time => "a time",
@@ -163,7 +171,7 @@ impl Row {
     #[must_use]
     pub const fn example(&self) -> &'static str {
         match self.unit {
-            Unit::Share => "20%",
+            Unit::Share | Unit::Ratio => "20%",
             Unit::Factor => "1.2",
             Unit::PerSecond => "200/s",
             Unit::Time => "3s",
@@ -207,7 +215,9 @@ impl Row {
             Metric::DownstreamQps => "downstream QPS",
             Metric::IngressQps => "ingress QPS",
             Metric::Amplification => "amplification",
-            Metric::RetryRatio { .. } => "retry ratio",
+            Metric::RetryRatio { of: RetryBase::All } => "retry ratio",
+            // Of each first attempt there may be several retries.
+            Metric::RetryRatio { of: RetryBase::First } => return &OF_FIRST,
             Metric::SuccessRatio => "success ratio",
             Metric::FailureLatency { .. } => "failure latency",
             Metric::Latency { .. } => "latency",

@@ -13,6 +13,15 @@ pub(super) fn parse(text: &str, unit: Unit) -> Result<f64, UnitError> {
             Some(value) => Ok(value),
             None => share::parse(text),
         },
+        Unit::Ratio => match plain(text) {
+            // 150% is possible too.
+            Some(value) if value > 1.0 => {
+                let times = share::print(value);
+                Err(UnitError::new(text, UnitErrorKind::NoUnit, vec![format!("{text}%"), times]))
+            }
+            Some(value) => Ok(value),
+            None => share::parse_any(text),
+        },
         Unit::Factor => match plain(text.strip_suffix('x').unwrap_or(text)) {
             Some(value) => Ok(value),
             None => match share::parse_any(text) {
@@ -67,7 +76,7 @@ fn round(value: f64) -> f64 {
 /// Writes a limit so that it reads back as the same number.
 pub(super) fn print(value: f64, unit: Unit) -> String {
     match unit {
-        Unit::Share => share::print(value),
+        Unit::Share | Unit::Ratio => share::print(value),
         Unit::Factor => format!("{}x", units::Plain(value)),
         Unit::PerSecond => rate::print(value),
         Unit::Time => duration::print(std::time::Duration::try_from_secs_f64(value).unwrap_or_default()),

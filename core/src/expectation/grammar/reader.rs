@@ -74,8 +74,8 @@ impl<'a> Reader<'a> {
     pub(super) fn limit(&mut self, row: &Row) -> Result<f64, GrammarError> {
         let text = self.peek_quantity().map(|(text, _)| text).unwrap_or_default();
         self.quantity(row.usual_limit(self.guard), |text| value::parse(text, row.unit)).map_err(|mut error| {
-            let percent = row.unit != Unit::Share && share::parse_any(&text).is_ok();
-            let other = METRICS.iter().any(|other| value::parse(&text, other.unit).is_ok());
+            let percent = !matches!(row.unit, Unit::Share | Unit::Ratio) && share::parse_any(&text).is_ok();
+            let other = METRICS.iter().any(|other| other.unit != Unit::Ratio && value::parse(&text, other.unit).is_ok());
             let number = value::parse(&text, Unit::Count).is_ok();
             if error.kind == GrammarErrorKind::Value && (percent || other) && !number {
                 error.message = format!("`{}` is {}, not `{text}`", row.name, row.unit.noun());

@@ -39,7 +39,7 @@ pub(super) fn read(reader: &mut Reader<'_>, edges: &[EdgeSpec]) -> Result<Subjec
         return Err(error.advice("demand `not metastable`, in `expect:` and without an edge"));
     }
     applies(row, edge, edges, range)?;
-    Ok(Subject { edge: edge.map(|edge| edge.name.clone()), metric, row })
+    Ok(Subject { edge: edge.map(|edge| edge.name.clone()), metric, row: Row::of(metric) })
 }
 
 /// The metric with the longest name that starts at a word, and its length in words.

@@ -116,6 +116,20 @@ fn the_other_metrics_read_and_a_factor_is_of_the_baseline() {
 }
 
 #[test]
+fn what_may_exceed_all_has_limits_beyond_it() {
+    let first = Metric::RetryRatio { of: RetryBase::First };
+    reads("retry ratio of first <= 150%", None, first, limit(Op::AtMost, 1.5));
+    reads("store retry ratio of first > 100%", Some("store"), first, limit(Op::Greater, 1.0));
+    reads("retransmit ratio <= 205%", None, Metric::RetransmitRatio, limit(Op::AtMost, 2.05));
+    let demand = Demand::Recovers { to: Some(1.5), within: Within::Windows(2) };
+    reads("retry ratio of first recovers to 150% within 2 windows", None, first, demand);
+    assert!((parse_guard("retry ratio of first > 200% for 2 windows", &edges()).unwrap().value - 2.0).abs() < 1e-12);
+    for line in ["retry ratio <= 150%", "retry ratio of all <= 150%", "success ratio >= 150%", "explicit failure ratio >= 101%"] {
+        assert!(parse_expectation(line, &edges()).unwrap_err().message.ends_with("is too large"), "{line}");
+    }
+}
+
+#[test]
 fn metastability_is_a_verdict_and_takes_neither_edge_nor_limit() {
     let demand = Demand::Limit { op: Op::AtMost, value: 0.0, increase: false, phase: PhaseName::Recovery, every_window: false };
     reads("not metastable", None, Metric::Metastable, demand);
@@ -273,7 +287,7 @@ fn within() -> impl Strategy<Value = Within> {
 fn value(metric: Metric, millionths: u32) -> f64 {
     let value = f64::from(millionths) / 1e6;
     match metric {
-        Metric::RetryRatio { .. } | Metric::SuccessRatio | Metric::ExplicitFailureRatio | Metric::RetransmitRatio => value.fract(),
+        Metric::RetryRatio { of: RetryBase::All } | Metric::SuccessRatio | Metric::ExplicitFailureRatio => value.fract(),
         Metric::FailureLatency { .. } | Metric::Latency { .. } => Duration::from_micros(millionths.into()).as_secs_f64(),
         _ => value,
     }

@@ -121,6 +121,9 @@ fn retry_ratios_name_their_denominator() {
     check("of all", &drill, &of(RetryBase::All, 0.25), Pass, "");
     check("of first", &drill, &of(RetryBase::First, 0.3), Pass, "");
     check("of all", &drill, &of(RetryBase::All, 0.1), Fail, "20% is above the limit of 10%");
+    let three_tries = Drill::usual(seen(300).retries(200), seen(100));
+    check("twice as many as first attempts", &three_tries, &of(RetryBase::First, 1.5), Fail, "200% is above the limit of 150%");
+    check("twice as many as first attempts", &three_tries, &of(RetryBase::First, 2.5), Pass, "");
     let clean = Drill::usual(seen(100), seen(100));
     check("none of 600", &clean, &of(RetryBase::All, 0.01), Pass, "");
     check("none of 600", &clean, &of(RetryBase::All, 0.004), Inconclusive, "more requests would tell");
