@@ -29,6 +29,8 @@ mod error;
 
 mod meant;
 
+mod order;
+
 pub(crate) mod mend;
 
 mod reader;
@@ -99,6 +101,9 @@ fn limit(reader: &mut Reader<'_>, row: &Row) -> Result<Demand, GrammarError> {
     let before = reader.at;
     let increase = reader.skip(&["increase"]);
     if increase && !row.increase {
+        if let Some(error) = meant::amplified(reader, row, before) {
+            return Err(error);
+        }
         let message = format!("`{}` has no `increase`", row.name);
         let error = GrammarError::new(GrammarErrorKind::NotAllowed, reader.range(before), message);
         return Err(error.advice(format!(
@@ -118,6 +123,9 @@ fn limit(reader: &mut Reader<'_>, row: &Row) -> Result<Demand, GrammarError> {
     if let Some((value, words)) = times.and_then(|(text, words)| Some((value::parse_times(&text)?, words))) {
         reader.at += words;
         return limit_tail(reader, Demand::Limit { op, value, increase: true, phase: PhaseName::Fault, every_window: false });
+    }
+    if let Some(error) = meant::more_by(reader, row, op, increase) {
+        return Err(error);
     }
     let below = reader.peek_quantity().and_then(|(text, words)| Some((mend::of_baseline(row, &text)?, words)));
     let value = if increase { reader.quantity("20%", value::parse_increase) } else { reader.limit(row) };
@@ -143,6 +151,9 @@ fn limit_tail(reader: &mut Reader<'_>, mut demand: Demand) -> Result<Demand, Gra
             *phase = self::phase(reader, *increase)?;
         }
         *every_window = reader.skip(&["in", "every", "window"]) || reader.skip(&["in", "each", "window"]);
+    }
+    if let Some(error) = meant::of_the_baseline(reader, matches!(demand, Demand::Limit { increase: true, .. })) {
+        return Err(error);
     }
     reader.end(&["during fault", "in every window"]).map_err(|error| match mend::tail(reader.words.get(start..).unwrap_or_default()) {
         Some(tail) => {
@@ -201,6 +212,11 @@ fn phase(reader: &mut Reader<'_>, increase: bool) -> Result<PhaseName, GrammarEr
         let message = format!("there is no phase `{}`", crate::wording::excerpt(&word.text));
         let error = GrammarError::new(GrammarErrorKind::UnknownName, word.range.clone(), message);
         let error = error.advice("the phases are `baseline`, `fault` and `recovery`");
+        if let Some((next, near)) =
+            reader.words.get(reader.at + 1).filter(|_| word.text == "the").and_then(|next| Some((next, nearest(&next.text, names)?)))
+        {
+            return Err(error.replace_in(word.range.start..next.range.end, near));
+        }
         return Err(error.replace(nearest(&word.text, names).unwrap_or("fault")));
     };
     if increase && phase == PhaseName::Baseline {

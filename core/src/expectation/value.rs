@@ -3,6 +3,9 @@
 use super::metric::Unit;
 use crate::units::{self, UnitError, UnitErrorKind, duration, rate, share};
 
+/// A time without a unit from which on milliseconds are likelier to be meant than seconds.
+const MANY_SECONDS: f64 = 20.0;
+
 /// Reads a limit in the metric's unit: shares from 0 to 1, times in seconds.
 pub(super) fn parse(text: &str, unit: Unit) -> Result<f64, UnitError> {
     let refuse = |kind, write: String| Err(UnitError::new(text, kind, vec![write]));
@@ -34,7 +37,14 @@ pub(super) fn parse(text: &str, unit: Unit) -> Result<f64, UnitError> {
             Some(value) => Ok(value),
             None => rate::parse(text),
         },
-        Unit::Time => duration::parse(text).map(|time| time.as_secs_f64()),
+        Unit::Time => duration::parse(text).map(|time| time.as_secs_f64()).map_err(|mut error| {
+            // Both are offered, first what is likelier to be meant: nobody waits for 300 s, nor for 3 ms.
+            let is_many = error.kind == UnitErrorKind::NoUnit && text.parse::<f64>().is_ok_and(|number| number >= MANY_SECONDS);
+            if is_many {
+                error.write.reverse();
+            }
+            error
+        }),
         Unit::Count => match plain(text) {
             Some(value) => Ok(value),
             // All digits, and more than a number here keeps.

@@ -67,9 +67,8 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
         );
         return Outcome { verdict: Verdict::Fail, observed: Some(value), interval: Some(interval), reason: Some(reason) };
     }
-    match gap {
-        Some((Weight::Open, open)) => return outcome(Verdict::Inconclusive, Some(format!("in at least one window {open}"))),
-        _ => {}
+    if let Some((Weight::Open, open)) = gap {
+        return outcome(Verdict::Inconclusive, Some(format!("in at least one window {open}")));
     }
     let open = samples.iter().filter(|(_, sample)| limit.holds(sample, ALPHA, 1.0) != Some(true)).count();
     if open > 0 {

@@ -60,7 +60,31 @@ fn sorted(signs: &str) -> &'static str {
 
 /// A comparison that was written in words.
 fn in_words(reader: &mut Reader<'_>) -> Option<GrammarError> {
-    let phrases: [(&[&str], &str); 15] = [
+    let fillers = ["is", "are", "be", "must", "should", "shall", "may", "stays", "stay", "remains", "always", "has", "to"];
+    let start = reader.at;
+    while reader.peek().is_some_and(|word| fillers.contains(&word.text.as_str())) {
+        reader.at += 1;
+    }
+    let error = |reader: &Reader<'_>, sign: &str| {
+        let message = "a comparison is written as a sign";
+        Some(GrammarError::new(GrammarErrorKind::Syntax, reader.range(start), message).replace(sign))
+    };
+    if let Some(sign) = reader.peek().filter(|word| reader.at > start && word.is_sign()).map(|word| word.text.clone()) {
+        reader.at += 1;
+        return error(reader, &sign);
+    }
+    let phrases: [(&[&str], &str); 26] = [
+        (&["not", "more", "than"], "<="),
+        (&["no", "greater", "than"], "<="),
+        (&["no", "higher", "than"], "<="),
+        (&["not", "above"], "<="),
+        (&["not", "exceed"], "<="),
+        (&["does", "not", "exceed"], "<="),
+        (&["not", "less", "than"], ">="),
+        (&["not", "below"], ">="),
+        (&["fewer", "than"], "<"),
+        (&["smaller", "than"], "<"),
+        (&["higher", "than"], ">"),
         (&["by", "at", "most"], "<="),
         (&["by", "no", "more", "than"], "<="),
         (&["no", "less", "than"], ">="),
@@ -77,8 +101,12 @@ fn in_words(reader: &mut Reader<'_>) -> Option<GrammarError> {
         (&["above"], ">"),
         (&["over"], ">"),
     ];
-    let start = reader.at;
-    let (_, sign) = phrases.iter().find(|(phrase, _)| reader.skip(phrase))?;
-    let message = "a comparison is written as a sign";
-    Some(GrammarError::new(GrammarErrorKind::Syntax, reader.range(start), message).replace(*sign))
+    let found = phrases.iter().find(|(phrase, _)| reader.skip(phrase));
+    match found {
+        Some((_, sign)) => error(reader, sign),
+        None => {
+            reader.at = start;
+            None
+        }
+    }
 }
