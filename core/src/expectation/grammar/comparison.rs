@@ -1,7 +1,8 @@
 //! The comparison between a metric and its limit.
 
 use super::super::Op;
-use super::super::metric::{Row, Unit};
+use super::super::bounds::Bounds;
+use super::super::metric::Row;
 use super::{GrammarError, GrammarErrorKind, Reader};
 
 /// Reads one of `<`, `<=`, `≤`, `>`, `>=`, `≥`.
@@ -41,16 +42,15 @@ pub(super) fn read(reader: &mut Reader<'_>, row: &Row) -> Result<Op, GrammarErro
 }
 
 /// Refuses what nothing that can be measured satisfies: more than all of a share, less than nothing.
-pub(super) fn possible(reader: &Reader<'_>, start: usize, row: &Row, op: Op, value: f64) -> Result<(), GrammarError> {
-    let (message, write) = match op {
-        Op::Greater if row.unit == Unit::Share && value >= 1.0 => ("no share is above 100%", ">="),
-        Op::Less if value <= 0.0 => ("nothing measured is below zero", "<="),
-        _ => return Ok(()),
-    };
+pub(super) fn possible(reader: &Reader<'_>, start: usize, bounds: &Bounds, op: Op, value: f64) -> Result<(), GrammarError> {
+    let Some((message, write)) = bounds.never(op, value) else { return Ok(()) };
     let what = if reader.guard { "this guard could never trip" } else { "this could never pass" };
     let error = GrammarError::new(GrammarErrorKind::OutOfRange, reader.range(start), format!("{message}: {what}"));
     let sign = reader.words.get(start).map_or(0..0, |word| word.range.clone());
-    Err(error.replace_in(sign, write))
+    Err(match write {
+        Some(op) => error.replace_in(sign, op.to_string()),
+        None => error,
+    })
 }
 
 /// `=>` as `>=`.

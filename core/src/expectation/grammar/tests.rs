@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::super::bounds::Bounds;
 use super::super::metric::{Recovery, Row, Unit};
 use super::super::{Demand, Expectation, Metric, Op, RetryBase, Within};
 use super::{GrammarErrorKind, parse_expectation, parse_guard};
@@ -127,6 +128,37 @@ fn what_may_exceed_all_has_limits_beyond_it() {
     for line in ["retry ratio <= 150%", "retry ratio of all <= 150%", "success ratio >= 150%", "explicit failure ratio >= 101%"] {
         assert!(parse_expectation(line, &edges()).unwrap_err().message.ends_with("is too large"), "{line}");
     }
+}
+
+#[test]
+fn what_nothing_satisfies_is_refused() {
+    let one: Vec<EdgeSpec> = edges().into_iter().filter(|edge| ["web", "store"].contains(&edge.name.as_str())).collect();
+    for (line, why, mended) in [
+        ("cost per success < 1", "each success costs one attempt at least", Some("cost per success <= 1")),
+        ("cost per success <= 0.5", "each success costs one attempt at least", None),
+        ("attempts max < 1", "each request has one attempt at least", Some("attempts max <= 1")),
+        ("attempts max <= 0", "each request has one attempt at least", None),
+        ("retry peak to mean < 1", "the fullest 10 ms hold no less than the mean", Some("retry peak to mean <= 1")),
+        ("layers retrying > 1", "only 1 downstream edge is observed", Some("layers retrying >= 1")),
+        ("layers retrying >= 2", "only 1 downstream edge is observed", None),
+        ("downstream QPS < 0x", "nothing measured is below zero", None),
+        ("latency p99 < 0x", "nothing measured is below zero", None),
+        ("connections opened < 0x", "nothing measured is below zero", None),
+        ("latency p99 <= 0s", "no answer comes in no time", None),
+        ("latency p99 recovers to 0s within 2 windows", "no answer comes in no time", None),
+        ("amplification < 0x", "nothing measured is below zero", Some("amplification <= 0x")),
+    ] {
+        let error = parse_expectation(line, &one).unwrap_err();
+        assert_eq!((error.kind, error.message), (GrammarErrorKind::OutOfRange, format!("{why}: this could never pass")), "{line}");
+        let range = error.replace_at.unwrap_or(error.range);
+        let write = error.replace.map(|text| format!("{}{text}{}", &line[..range.start], &line[range.end..]));
+        assert_eq!(write.as_deref(), mended, "{line}");
+    }
+    assert!(parse_guard("layers retrying > 1", &one).unwrap_err().message.ends_with("this guard could never trip"));
+    for line in ["cost per success <= 1", "attempts max <= 1", "layers retrying >= 1", "downstream QPS <= 0x", "goodput >= 0.95x"] {
+        assert!(parse_expectation(line, &one).is_ok(), "{line}");
+    }
+    assert!(parse_expectation("layers retrying > 1", &edges()).is_ok());
 }
 
 #[test]
@@ -311,29 +343,21 @@ fn expectation() -> impl Strategy<Value = Expectation> {
         let less = increase && every_window && row.unit != Unit::Factor && value <= 1.0;
         let value = if less { (-value * 1e6).round() / 1e6 } else { value };
         let demand = if form && row.recovery == Recovery::ToBaseline {
-            let value = value.abs();
+            let value = value.abs().max(1e-6);
             Demand::Recovers { to: to.then_some(value), within }
         } else {
-            Demand::Limit { op, value, increase, phase, every_window }
+            Demand::Limit { op: possible(metric, increase, op, value), value, increase, phase, every_window }
         };
-        let demand = possible(demand, row.unit);
         let mut expectation = Expectation { text: String::new(), edge: named_edge(metric, named), metric, demand };
         expectation.text = expectation.to_string();
         expectation
     })
 }
 
-/// Nothing is below zero, and no share above one: such a demand is refused.
-fn possible(demand: Demand, unit: Unit) -> Demand {
-    match demand {
-        Demand::Limit { op: Op::Less, value, increase: false, phase, every_window } if value <= 0.0 => {
-            Demand::Limit { op: Op::AtMost, value, increase: false, phase, every_window }
-        }
-        Demand::Limit { op: Op::Greater, value, increase: false, phase, every_window } if unit == Unit::Share && value >= 1.0 => {
-            Demand::Limit { op: Op::AtLeast, value, increase: false, phase, every_window }
-        }
-        demand => demand,
-    }
+/// A comparison that something satisfies: others are refused.
+fn possible(metric: Metric, increase: bool, op: Op, value: f64) -> Op {
+    let bounds = Bounds::of(metric, increase, &edges());
+    [op, Op::AtMost, Op::AtLeast].into_iter().find(|op| bounds.never(*op, value).is_none()).unwrap_or(op)
 }
 
 proptest! {
@@ -347,6 +371,7 @@ proptest! {
         metric in metric(), named in any::<bool>(), millionths in 1_u32.., op in op(), windows in 1_u32..
     ) {
         let (edge, value) = (named_edge(metric, named), value(metric, millionths));
+        let op = possible(metric, false, op, value);
         let mut guard = Guard { text: String::new(), edge, metric, op, value, windows };
         guard.text = guard.to_string();
         prop_assert_eq!(parse_guard(&guard.to_string(), &edges()), Ok(guard));
