@@ -86,7 +86,7 @@ fn lines<T>(
     let mut found = Vec::new();
     for item in fields::items(entry, problems).unwrap_or_default() {
         let what = format!("a line of `{}`", entry.key.text);
-        let Some(text) = fields::scalar(item, &entry.key.place, &what, problems) else {
+        let Some(text) = fields::scalar(item, &item.place, &what, problems) else {
             continue;
         };
         let Some(edges) = edges else { continue };
