@@ -79,7 +79,7 @@ fn numbers(run: &Run, drawn: &[Line], unit: &str) -> Markup {
     html! {
         details {
             summary { "the numbers" }
-            div.scroll {
+            div.scroll tabindex="0" {
                 table {
                     thead { tr { th scope="col" { "window" } th scope="col" { "phase" } @for line in drawn { th scope="col" { (line.name) } } } }
                     tbody {
