@@ -31,6 +31,8 @@ pub enum Unit {
     Ratio,
     /// `1.2x` or `1.2`.
     Factor,
+    /// `0.4`, and `0.4x` too.
+    Number,
     /// `200/s` or `200`.
     PerSecond,
     /// `3s`.
@@ -119,7 +121,7 @@ pub const METRICS: [Row; 26] = [
     row("non idempotent retries", Unit::Count, DOWNSTREAM, Some(|_| Metric::NonIdempotentRetries)),
     row("nonretryable retries", Unit::Count, DOWNSTREAM, Some(|_| Metric::NonretryableRetries)),
     row("retry after violations", Unit::Count, DOWNSTREAM, Some(|_| Metric::RetryAfterViolations)),
-    row("backoff jitter", Unit::Factor, DOWNSTREAM, Some(|_| Metric::BackoffJitter)),
+    row("backoff jitter", Unit::Number, DOWNSTREAM, Some(|_| Metric::BackoffJitter)),
     row("retry peak to mean", Unit::Factor, DOWNSTREAM, Some(|_| Metric::RetryPeakToMean)),
     row("late starts", Unit::Count, BOTH, Some(|_| Metric::LateStarts)),
     row("orphan work", Unit::Time, BOTH, Some(|_| Metric::OrphanWork)),
@@ -138,6 +140,7 @@ impl Unit {
             Self::Share => "a share",
             Self::Ratio => "a ratio",
             Self::Factor => "a factor",
+            Self::Number => "a number",
             Self::PerSecond => "a rate",
             Self::Time => "a time",
             Self::Count => "a count",
@@ -173,6 +176,7 @@ impl Row {
         match self.unit {
             Unit::Share | Unit::Ratio => "20%",
             Unit::Factor => "1.2",
+            Unit::Number => "0.4",
             Unit::PerSecond => "200/s",
             Unit::Time => "3s",
             Unit::Count => "3",
@@ -203,7 +207,6 @@ impl Row {
     pub(super) fn usual_limit(&self, guard: bool) -> &'static str {
         match (self.unit, self.is_good() && !guard) {
             (Unit::Share, true) => "99%",
-            (Unit::Factor, true) => "0.4",
             _ => self.example(),
         }
     }

@@ -33,6 +33,14 @@ pub(super) fn parse(text: &str, unit: Unit) -> Result<f64, UnitError> {
                 Err(error) => refuse(error.kind, "1.2".to_owned()),
             },
         },
+        Unit::Number => match plain(text.strip_suffix('x').unwrap_or(text)) {
+            Some(value) => Ok(value),
+            None => match share::parse_any(text) {
+                Ok(share) => refuse(UnitErrorKind::UnknownUnit, units::Plain(share).to_string()),
+                Err(error) if error.kind == UnitErrorKind::UnknownUnit => refuse(error.kind, digits(text)),
+                Err(error) => refuse(error.kind, "0.4".to_owned()),
+            },
+        },
         Unit::PerSecond => match plain(text) {
             Some(value) => Ok(value),
             None => rate::parse(text),
@@ -90,7 +98,7 @@ pub(super) fn print(value: f64, unit: Unit) -> String {
         Unit::Factor => format!("{}x", units::Plain(value)),
         Unit::PerSecond => rate::print(value),
         Unit::Time => duration::print(std::time::Duration::try_from_secs_f64(value).unwrap_or_default()),
-        Unit::Count => units::Plain(value).to_string(),
+        Unit::Number | Unit::Count => units::Plain(value).to_string(),
     }
 }
 

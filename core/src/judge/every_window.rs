@@ -45,7 +45,7 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
     let level = alpha / samples.len() as f64;
     let observed = limit.observed(worst);
     let tails = Tails::each(level);
-    let outcome = |verdict, reason| Outcome { verdict, observed: Some(observed), interval: Some(limit.interval(worst, tails)), reason };
+    let outcome = |verdict, reason| Outcome { verdict, observed: Some(observed), interval: limit.shown(worst, tails), reason };
     let broken = broken(limit, &samples, alpha);
     if broken > 0 {
         let (worst, value) = apart(observed, limit.value, limit.unit());

@@ -121,7 +121,8 @@ fn keeps(text: &str, write: &str, error: &UnitError) -> bool {
         // Percent as a factor of it, and the other way round; 20% of something is seldom what is meant by a factor.
         UnitErrorKind::UnknownUnit => match (unit, new_unit) {
             ("%", "x") => new.parse::<f64>().is_ok_and(|factor| factor >= 1.0),
-            ("x", "%") | ("/m" | "/min", "/s") => true,
+            // A coefficient of variation is often told in percent.
+            ("x", "%") | ("%", "") | ("/m" | "/min", "/s") => true,
             _ => false,
         },
         _ => false,

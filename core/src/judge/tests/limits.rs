@@ -223,8 +223,26 @@ fn a_phase_without_windows_is_inconclusive() {
         limit(Some("db"), Metric::Amplification, Op::AtMost, 1.2),
         in_every_window(limit(Some("db"), RETRY_RATIO, Op::AtMost, 0.2)),
     ] {
-        check("aborted", &only_baseline, &expectation, Inconclusive, "no window of the fault phase");
+        let got = check("aborted", &only_baseline, &expectation, Inconclusive, "no window of the fault phase");
+        assert_eq!(got.windows, [0; 0], "the baseline's are no windows of the fault");
     }
+    let got = only_baseline.judge(&recovers(RETRY_RATIO, None, Within::Windows(2)));
+    assert_eq!((got.verdict, got.windows), (Inconclusive, vec![]));
+}
+
+#[test]
+fn of_edges_that_are_equally_bad_the_first_is_named() {
+    let mut drill = Drill::usual(seen(100).retries(40), seen(100));
+    drill.edges.push(EdgeSpec { name: "cache".to_owned(), ..drill.edges[1].clone() });
+    for window in &mut drill.windows {
+        window.edges.push(window.edges[1].clone());
+    }
+    let judge = |drill: &Drill| drill.judge(&limit(None, RETRY_RATIO, Op::AtMost, 0.1)).edge;
+    assert_eq!(judge(&drill).as_deref(), Some("db"));
+    for window in drill.windows.iter_mut().filter(|window| window.phase == PhaseName::Fault) {
+        window.edges[2].retries.matched += 1;
+    }
+    assert_eq!(judge(&drill).as_deref(), Some("cache"), "the worst");
 }
 
 #[test]
