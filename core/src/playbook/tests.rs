@@ -72,6 +72,7 @@ fn an_empty_line_of_expectations_is_shown_where_it_is() {
         assert_eq!(problems.len(), 1, "{problems:#?}");
         let at = text[start..problems[0].place.start].lines().count();
         assert_eq!((at, problems[0].message.as_str()), (line, "a line of `expect` has no value"), "{list:?}");
+        assert!(problems[0].place.start < problems[0].place.end, "something is marked: {list:?}");
     }
 }
 
