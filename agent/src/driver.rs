@@ -198,6 +198,13 @@ impl Driver<'_> {
                 self.handle(Event::Abort { reason, now_ns: clock::monotonic_ns() }).await?;
             }
         }
+        // An attempt that hangs on another edge must not hold a guard up.
+        let session = &self.session;
+        let tripped = self.guards.iter_mut().find_map(|guard| guard.look_ahead(|from, needed| session.ahead(from, needed)));
+        if let Some(reason) = tripped {
+            self.progress.note(&reason);
+            self.handle(Event::Abort { reason, now_ns: clock::monotonic_ns() }).await?;
+        }
         if self.session.settled() {
             self.handle(Event::Drained).await?;
         }

@@ -194,6 +194,12 @@ impl Session {
         self.tracker.finalised(clock::monotonic_ns())
     }
 
+    /// Windows that are not final yet, but complete on the edges that are needed: see [`Tracker::ahead`].
+    #[must_use]
+    pub fn ahead(&self, from: u32, needed: &[bool]) -> Vec<Window> {
+        self.tracker.ahead(from, needed)
+    }
+
     /// Every closed window is final: there is nothing left to wait for.
     #[must_use]
     pub fn settled(&self) -> bool {

@@ -155,7 +155,7 @@ fn assert_contract(json: &Value) {
     assert_keys(json, "", "schema drill verdict expectations phases faults edges windows data_quality");
     assert_keys(json, "/drill", "id playbook host kernel version started_at");
     for expectation in json["expectations"].as_array().unwrap() {
-        assert_keys(expectation, "", "text verdict observed limit unit interval phase windows reason");
+        assert_keys(expectation, "", "text edge verdict observed limit unit interval phase windows reason");
     }
     for phase in json["phases"].as_array().unwrap() {
         assert_keys(phase, "", "name start_ns end_ns");

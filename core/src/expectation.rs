@@ -6,6 +6,8 @@ use crate::window::PhaseName;
 
 pub mod metric;
 
+pub(crate) mod bounds;
+
 mod words;
 
 mod value;

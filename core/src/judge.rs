@@ -151,7 +151,7 @@ pub struct Judgement {
     pub observed: Option<f64>,
     /// The limit in `unit`.
     pub limit: Option<f64>,
-    /// `ratio`, `1/s`, `x`, `s`, `windows`, `count`.
+    /// `ratio`, `1/s`, `x`, `1` (a number without a unit), `s`, `windows`, `count`.
     pub unit: &'static str,
     /// Confidence interval of `observed`, at the level that the verdict used.
     pub interval: Option<(f64, f64)>,

@@ -21,8 +21,11 @@ mod power;
 
 mod render;
 
-pub use power::{foregone, shortfalls};
+mod warnings;
+
+pub use power::shortfalls;
 pub use render::text;
+pub use warnings::{foregone, warnings};
 
 use host::{Feature, HostFacts, Presence};
 

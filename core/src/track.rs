@@ -62,7 +62,7 @@ pub(crate) mod hash;
 use std::net::SocketAddr;
 
 use crate::edge::{EdgeId, EdgeSpec, Protocol, Role};
-use crate::event::{ProbeEvent, ProbeEventKind};
+use crate::event::{Epoch, ProbeEvent, ProbeEventKind};
 use crate::retry::fingerprint;
 use crate::retry::marker::MarkerHeader;
 use crate::track::books::Books;
@@ -211,6 +211,14 @@ impl Tracker {
             self.finalise_oldest(now_ns);
         }
         std::mem::take(&mut self.finalised)
+    }
+
+    /// Windows from an epoch on that may not be final yet, but hold all that they will of the edges that are `needed` (by [`EdgeId`]): another
+    /// edge's attempts are still open. Of other edges they hold only what the kernel counted. In order, up to the first that must be waited for;
+    /// [`Self::finalised`] gives each of them later. To be called after it.
+    #[must_use]
+    pub fn ahead(&self, from: Epoch, needed: &[bool]) -> Vec<Window> {
+        self.books.cohorts.ahead(from, needed, self.order.released_ns().saturating_sub(self.config.hold_ns))
     }
 
     /// Every window that was closed has become final: there is nothing left to wait for.

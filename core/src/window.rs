@@ -169,6 +169,14 @@ pub struct KernelWindow {
     pub sampling: f64,
 }
 
+impl KernelWindow {
+    /// The window that it makes with what was found out of each edge.
+    pub(crate) const fn of(&self, edges: Vec<EdgeWindow>) -> Window {
+        let Self { epoch, phase, start_ns, end_ns, events_lost, sampling, .. } = *self;
+        Window { epoch, phase, start_ns, end_ns, edges, events_lost, sampling }
+    }
+}
+
 /// Retries by the evidence that they were recognised with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retries {

@@ -47,11 +47,8 @@ pub(super) fn run(args: &super::Run, state_dir: &Path) -> Exit {
         log::complain(&format!("cannot write {}: {error}", path.display()));
         return Exit::Environment;
     }
-    for shortfall in plan::shortfalls(&playbook) {
-        output::stderr(&format!("warning: too little traffic to be sure of a verdict: {shortfall}\n"));
-    }
-    for known in plan::foregone(&playbook) {
-        output::stderr(&format!("warning: an expectation that demands nothing: {known}\n"));
+    for warning in plan::warnings(&playbook) {
+        output::stderr(&format!("warning: {warning}\n"));
     }
     if let Some(url) = &args.remote {
         return remote::run(&playbook, args, Some(url.as_str()).filter(|url| !url.is_empty()), state_dir);

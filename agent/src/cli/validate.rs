@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use stormdrill_core::plan;
 use stormdrill_core::playbook::Playbook;
 
 use crate::diagnostic::{self, Style};
@@ -11,9 +12,10 @@ use crate::playbook_file::{self, Override};
 /// Exit code for a bad playbook or bad usage.
 const BAD_PLAYBOOK: u8 = 64;
 
-/// Checks each playbook with the overrides applied; problems go to `err`, one line for each good playbook to `out`.
+/// Checks each playbook with the overrides applied; problems go to `err`, as does what is allowed and yet will not tell much, one line for each good
+/// playbook to `out`.
 ///
-/// Returns the exit code: 0 if all are good, 64 otherwise.
+/// Returns the exit code: 0 if all are good, whatever was warned of; 64 otherwise.
 ///
 /// # Errors
 /// When `out` or `err` cannot be written to.
@@ -21,7 +23,12 @@ pub fn run(paths: &[PathBuf], overrides: &[Override], style: Style, out: &mut dy
     let mut code = 0;
     for path in paths {
         match playbook_file::read(path, overrides) {
-            Ok(playbook) => writeln!(out, "{}: {}", path.display(), summary(&playbook))?,
+            Ok(playbook) => {
+                for warning in plan::warnings(&playbook) {
+                    writeln!(err, "{}: warning: {warning}", path.display())?;
+                }
+                writeln!(out, "{}: {}", path.display(), summary(&playbook))?;
+            }
             Err(error) => {
                 err.write_all(diagnostic::render(&error, style).as_bytes())?;
                 code = BAD_PLAYBOOK;

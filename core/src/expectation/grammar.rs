@@ -14,6 +14,7 @@
 
 use std::time::Duration;
 
+use super::bounds::Bounds;
 use super::metric::{Qualifier, Recovery, Row, Unit};
 use super::value;
 use super::{Demand, Expectation, Metric, Op, Within};
@@ -28,6 +29,8 @@ mod comparison;
 mod error;
 
 mod meant;
+
+mod order;
 
 pub(crate) mod mend;
 
@@ -58,8 +61,11 @@ fn read_expectation(line: &str, edges: &[EdgeSpec]) -> Result<Expectation, Gramm
         return Err(error);
     }
     let Subject { edge, metric, row } = subject::read(&mut reader, edges)?;
-    let demand =
-        if reader.skip(&["recovers"]) || reader.skip(&["recover"]) { recovery(&mut reader, row)? } else { limit(&mut reader, row)? };
+    let demand = if reader.skip(&["recovers"]) || reader.skip(&["recover"]) {
+        recovery(&mut reader, row, &Bounds::of(metric, false, edges))?
+    } else {
+        limit(&mut reader, row, |increase| Bounds::of(metric, increase, edges))?
+    };
     Ok(Expectation { text: line.trim().to_owned(), edge, metric, demand })
 }
 
@@ -86,7 +92,7 @@ fn read_guard(line: &str, edges: &[EdgeSpec]) -> Result<Guard, GrammarError> {
     let start = reader.at;
     let op = comparison::read(&mut reader, row)?;
     let value = reader.limit(row)?;
-    comparison::possible(&reader, start, row, op, value)?;
+    comparison::possible(&reader, start, &Bounds::of(metric, false, edges), op, value)?;
     if let Some(error) = meant::for_windows(&reader) {
         return Err(error);
     }
@@ -95,10 +101,13 @@ fn read_guard(line: &str, edges: &[EdgeSpec]) -> Result<Guard, GrammarError> {
     Ok(Guard { text: line.trim().to_owned(), edge, metric, op, value, windows })
 }
 
-fn limit(reader: &mut Reader<'_>, row: &Row) -> Result<Demand, GrammarError> {
+fn limit(reader: &mut Reader<'_>, row: &Row, bounds: impl Fn(bool) -> Bounds) -> Result<Demand, GrammarError> {
     let before = reader.at;
     let increase = reader.skip(&["increase"]);
     if increase && !row.increase {
+        if let Some(error) = meant::amplified(reader, row, before) {
+            return Err(error);
+        }
         let message = format!("`{}` has no `increase`", row.name);
         let error = GrammarError::new(GrammarErrorKind::NotAllowed, reader.range(before), message);
         return Err(error.advice(format!(
@@ -117,7 +126,11 @@ fn limit(reader: &mut Reader<'_>, row: &Row) -> Result<Demand, GrammarError> {
     let times = reader.peek_quantity().filter(|_| row.increase && row.unit != Unit::Factor && !increase);
     if let Some((value, words)) = times.and_then(|(text, words)| Some((value::parse_times(&text)?, words))) {
         reader.at += words;
+        comparison::possible(reader, start, &bounds(true), op, value)?;
         return limit_tail(reader, Demand::Limit { op, value, increase: true, phase: PhaseName::Fault, every_window: false });
+    }
+    if let Some(error) = meant::more_by(reader, row, op, increase) {
+        return Err(error);
     }
     let below = reader.peek_quantity().and_then(|(text, words)| Some((mend::of_baseline(row, &text)?, words)));
     let value = if increase { reader.quantity("20%", value::parse_increase) } else { reader.limit(row) };
@@ -129,9 +142,7 @@ fn limit(reader: &mut Reader<'_>, row: &Row) -> Result<Demand, GrammarError> {
         }
         (value, _) => value?,
     };
-    if !increase {
-        comparison::possible(reader, start, row, op, value)?;
-    }
+    comparison::possible(reader, start, &bounds(increase), op, value)?;
     limit_tail(reader, Demand::Limit { op, value, increase, phase: PhaseName::Fault, every_window: false })
 }
 
@@ -144,6 +155,9 @@ fn limit_tail(reader: &mut Reader<'_>, mut demand: Demand) -> Result<Demand, Gra
         }
         *every_window = reader.skip(&["in", "every", "window"]) || reader.skip(&["in", "each", "window"]);
     }
+    if let Some(error) = meant::of_the_baseline(reader, matches!(demand, Demand::Limit { increase: true, .. })) {
+        return Err(error);
+    }
     reader.end(&["during fault", "in every window"]).map_err(|error| match mend::tail(reader.words.get(start..).unwrap_or_default()) {
         Some(tail) => {
             let from = reader.words.get(start).map_or(error.range.start, |word| word.range.start);
@@ -155,7 +169,7 @@ fn limit_tail(reader: &mut Reader<'_>, mut demand: Demand) -> Result<Demand, Gra
     Ok(demand)
 }
 
-fn recovery(reader: &mut Reader<'_>, row: &Row) -> Result<Demand, GrammarError> {
+fn recovery(reader: &mut Reader<'_>, row: &Row, bounds: &Bounds) -> Result<Demand, GrammarError> {
     let recovers = reader.at - 1;
     if row.recovery == Recovery::No {
         let message = format!("`{} recovers` is not in this version of stormdrill", row.name);
@@ -163,7 +177,14 @@ fn recovery(reader: &mut Reader<'_>, row: &Row) -> Result<Demand, GrammarError> 
         let advice = format!("judge it after the fault, as in `{} {} during recovery`", row.name, row.demand(false));
         return Err(error.advice(advice));
     }
+    let start = reader.at + 1;
     let to = if reader.skip(&["to"]) { Some(reader.limit(row)?) } else { None };
+    if let Some(level) = to
+        && let Some((why, _)) = bounds.never(if row.is_good() { Op::AtLeast } else { Op::AtMost }, level)
+    {
+        let message = format!("{why}: this could never pass");
+        return Err(GrammarError::new(GrammarErrorKind::OutOfRange, reader.range(start), message));
+    }
     if !reader.skip(&["within"]) {
         let error = reader.expected("`within`", "within 2 windows");
         let meant = reader.peek().filter(|word| word.text == "in" || word.text == "after" || nearest(&word.text, ["within"]).is_some());
@@ -201,6 +222,11 @@ fn phase(reader: &mut Reader<'_>, increase: bool) -> Result<PhaseName, GrammarEr
         let message = format!("there is no phase `{}`", crate::wording::excerpt(&word.text));
         let error = GrammarError::new(GrammarErrorKind::UnknownName, word.range.clone(), message);
         let error = error.advice("the phases are `baseline`, `fault` and `recovery`");
+        if let Some((next, near)) =
+            reader.words.get(reader.at + 1).filter(|_| word.text == "the").and_then(|next| Some((next, nearest(&next.text, names)?)))
+        {
+            return Err(error.replace_in(word.range.start..next.range.end, near));
+        }
         return Err(error.replace(nearest(&word.text, names).unwrap_or("fault")));
     };
     if increase && phase == PhaseName::Baseline {

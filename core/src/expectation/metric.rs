@@ -25,10 +25,14 @@ pub struct Row {
 /// What a limit looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// `20%` or `0.2`.
+    /// `20%` or `0.2`, and never more than `100%`.
     Share,
+    /// `20%` or `0.2`, and `150%` too: one count over another that it is no part of.
+    Ratio,
     /// `1.2x` or `1.2`.
     Factor,
+    /// `0.4`, and `0.4x` too.
+    Number,
     /// `200/s` or `200`.
     PerSecond,
     /// `3s`.
@@ -78,6 +82,15 @@ const fn later(name: &'static str, unit: Unit, roles: &'static [Role]) -> Row {
     row(name, unit, roles, None)
 }
 
+const RETRY_RATIO: Row = Row {
+    qualifier: Qualifier::Base,
+    recovery: Recovery::ToBaseline,
+    ..row("retry ratio", Unit::Share, BOTH, Some(|with| Metric::RetryRatio { of: with.base }))
+};
+
+/// The same over first attempts.
+const OF_FIRST: Row = Row { unit: Unit::Ratio, ..RETRY_RATIO };
+
 /// Every metric, those of later versions included.
 pub const METRICS: [Row; 26] = [
     Row {
@@ -88,11 +101,7 @@ pub const METRICS: [Row; 26] = [
     Row { increase: true, ..row("downstream QPS per ingress", Unit::Factor, DOWNSTREAM, Some(|_| Metric::DownstreamPerIngress)) },
     Row { increase: true, ..row("ingress QPS", Unit::PerSecond, INGRESS, Some(|_| Metric::IngressQps)) },
     Row { recovery: Recovery::ToBaseline, ..row("amplification", Unit::Factor, DOWNSTREAM, Some(|_| Metric::Amplification)) },
-    Row {
-        qualifier: Qualifier::Base,
-        recovery: Recovery::ToBaseline,
-        ..row("retry ratio", Unit::Share, BOTH, Some(|with| Metric::RetryRatio { of: with.base }))
-    },
+    RETRY_RATIO,
     Row { recovery: Recovery::ToBaseline, ..row("success ratio", Unit::Share, BOTH, Some(|_| Metric::SuccessRatio)) },
     Row {
         qualifier: Qualifier::Quantile,
@@ -112,14 +121,14 @@ pub const METRICS: [Row; 26] = [
     row("non idempotent retries", Unit::Count, DOWNSTREAM, Some(|_| Metric::NonIdempotentRetries)),
     row("nonretryable retries", Unit::Count, DOWNSTREAM, Some(|_| Metric::NonretryableRetries)),
     row("retry after violations", Unit::Count, DOWNSTREAM, Some(|_| Metric::RetryAfterViolations)),
-    row("backoff jitter", Unit::Factor, DOWNSTREAM, Some(|_| Metric::BackoffJitter)),
+    row("backoff jitter", Unit::Number, DOWNSTREAM, Some(|_| Metric::BackoffJitter)),
     row("retry peak to mean", Unit::Factor, DOWNSTREAM, Some(|_| Metric::RetryPeakToMean)),
     row("late starts", Unit::Count, BOTH, Some(|_| Metric::LateStarts)),
     row("orphan work", Unit::Time, BOTH, Some(|_| Metric::OrphanWork)),
     row("connections", Unit::Count, BOTH, Some(|_| Metric::Connections)),
     Row { increase: true, ..row("connections opened", Unit::Count, BOTH, Some(|_| Metric::ConnectionsOpened)) },
     row("connect failures", Unit::Count, DOWNSTREAM, Some(|_| Metric::ConnectFailures)),
-    row("retransmit ratio", Unit::Share, BOTH, Some(|_| Metric::RetransmitRatio)),
+    row("retransmit ratio", Unit::Ratio, BOTH, Some(|_| Metric::RetransmitRatio)),
     row("metastable", Unit::Count, BOTH, Some(|_| Metric::Metastable)),
     later("recovery windows", Unit::Count, BOTH),
 ];
@@ -129,7 +138,9 @@ impl Unit {
     pub(super) const fn noun(self) -> &'static str {
         match self {
             Self::Share => "a share",
+            Self::Ratio => "a ratio",
             Self::Factor => "a factor",
+            Self::Number => "a number",
             Self::PerSecond => "a rate",
             Self::Time => "a time",
             Self::Count => "a count",
@@ -163,8 +174,9 @@ impl Row {
     #[must_use]
     pub const fn example(&self) -> &'static str {
         match self.unit {
-            Unit::Share => "20%",
+            Unit::Share | Unit::Ratio => "20%",
             Unit::Factor => "1.2",
+            Unit::Number => "0.4",
             Unit::PerSecond => "200/s",
             Unit::Time => "3s",
             Unit::Count => "3",
@@ -195,7 +207,6 @@ impl Row {
     pub(super) fn usual_limit(&self, guard: bool) -> &'static str {
         match (self.unit, self.is_good() && !guard) {
             (Unit::Share, true) => "99%",
-            (Unit::Factor, true) => "0.4",
             _ => self.example(),
         }
     }
@@ -207,7 +218,9 @@ impl Row {
             Metric::DownstreamQps => "downstream QPS",
             Metric::IngressQps => "ingress QPS",
             Metric::Amplification => "amplification",
-            Metric::RetryRatio { .. } => "retry ratio",
+            Metric::RetryRatio { of: RetryBase::All } => "retry ratio",
+            // Of each first attempt there may be several retries.
+            Metric::RetryRatio { of: RetryBase::First } => return &OF_FIRST,
             Metric::SuccessRatio => "success ratio",
             Metric::FailureLatency { .. } => "failure latency",
             Metric::Latency { .. } => "latency",

@@ -3,6 +3,9 @@
 use super::metric::Unit;
 use crate::units::{self, UnitError, UnitErrorKind, duration, rate, share};
 
+/// A time without a unit from which on milliseconds are likelier to be meant than seconds.
+const MANY_SECONDS: f64 = 20.0;
+
 /// Reads a limit in the metric's unit: shares from 0 to 1, times in seconds.
 pub(super) fn parse(text: &str, unit: Unit) -> Result<f64, UnitError> {
     let refuse = |kind, write: String| Err(UnitError::new(text, kind, vec![write]));
@@ -13,6 +16,15 @@ pub(super) fn parse(text: &str, unit: Unit) -> Result<f64, UnitError> {
             Some(value) => Ok(value),
             None => share::parse(text),
         },
+        Unit::Ratio => match plain(text) {
+            // 150% is possible too.
+            Some(value) if value > 1.0 => {
+                let times = share::print(value);
+                Err(UnitError::new(text, UnitErrorKind::NoUnit, vec![format!("{text}%"), times]))
+            }
+            Some(value) => Ok(value),
+            None => share::parse_any(text),
+        },
         Unit::Factor => match plain(text.strip_suffix('x').unwrap_or(text)) {
             Some(value) => Ok(value),
             None => match share::parse_any(text) {
@@ -21,11 +33,26 @@ pub(super) fn parse(text: &str, unit: Unit) -> Result<f64, UnitError> {
                 Err(error) => refuse(error.kind, "1.2".to_owned()),
             },
         },
+        Unit::Number => match plain(text.strip_suffix('x').unwrap_or(text)) {
+            Some(value) => Ok(value),
+            None => match share::parse_any(text) {
+                Ok(share) => refuse(UnitErrorKind::UnknownUnit, units::Plain(share).to_string()),
+                Err(error) if error.kind == UnitErrorKind::UnknownUnit => refuse(error.kind, digits(text)),
+                Err(error) => refuse(error.kind, "0.4".to_owned()),
+            },
+        },
         Unit::PerSecond => match plain(text) {
             Some(value) => Ok(value),
             None => rate::parse(text),
         },
-        Unit::Time => duration::parse(text).map(|time| time.as_secs_f64()),
+        Unit::Time => duration::parse(text).map(|time| time.as_secs_f64()).map_err(|mut error| {
+            // Both are offered, first what is likelier to be meant: nobody waits for 300 s, nor for 3 ms.
+            let is_many = error.kind == UnitErrorKind::NoUnit && text.parse::<f64>().is_ok_and(|number| number >= MANY_SECONDS);
+            if is_many {
+                error.write.reverse();
+            }
+            error
+        }),
         Unit::Count => match plain(text) {
             Some(value) => Ok(value),
             // All digits, and more than a number here keeps.
@@ -67,11 +94,11 @@ fn round(value: f64) -> f64 {
 /// Writes a limit so that it reads back as the same number.
 pub(super) fn print(value: f64, unit: Unit) -> String {
     match unit {
-        Unit::Share => share::print(value),
+        Unit::Share | Unit::Ratio => share::print(value),
         Unit::Factor => format!("{}x", units::Plain(value)),
         Unit::PerSecond => rate::print(value),
         Unit::Time => duration::print(std::time::Duration::try_from_secs_f64(value).unwrap_or_default()),
-        Unit::Count => units::Plain(value).to_string(),
+        Unit::Number | Unit::Count => units::Plain(value).to_string(),
     }
 }
 

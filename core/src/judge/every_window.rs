@@ -1,9 +1,10 @@
 //! `in every window`: each window on its own, without crying wolf because there are many.
 //!
 //! A window is called broken by Holm's step-down procedure over the windows (S. Holm, Scandinavian Journal of Statistics
-//! 6 (1979)), so that the chance of a single false call stays at [`ALPHA`] however many windows there are. All windows
-//! are good only if each is shown to be so at [`ALPHA`]: an intersection-union test (R. L. Berger, Technometrics 24
-//! (1982)), which needs no correction.
+//! 6 (1979)), so that the chance of a single false call stays bounded however many windows there are. That some window is broken, without
+//! saying which, is shown by all of them together as well where they have a mean (`together`). Each of the two ways to fail then has half of
+//! [`ALPHA`], so that the chance that either errs is no more than all of it (Bonferroni). All windows are good only if each is shown to be so at [`ALPHA`]: an
+//! intersection-union test (R. L. Berger, Technometrics 24 (1982)), which needs no correction.
 
 use crate::expectation::Metric;
 use crate::judge::health::Basis;
@@ -39,20 +40,35 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
     let Some((epoch, worst)) = worst(limit, &samples) else {
         return limit.judge_gap(gap.map_or(Gap::NoTraffic(scene.phase), |(_, gap)| gap));
     };
-    let level = ALPHA / samples.len() as f64;
+    let by_all = samples.len() > 1 && is_mean(worst);
+    let alpha = if by_all { ALPHA / 2.0 } else { ALPHA };
+    let level = alpha / samples.len() as f64;
     let observed = limit.observed(worst);
     let tails = Tails::each(level);
-    let outcome = |verdict, reason| Outcome { verdict, observed: Some(observed), interval: Some(limit.interval(worst, tails)), reason };
-    let broken = broken(limit, &samples);
+    let outcome = |verdict, reason| Outcome { verdict, observed: Some(observed), interval: limit.shown(worst, tails), reason };
+    let broken = broken(limit, &samples, alpha);
     if broken > 0 {
         let (worst, value) = apart(observed, limit.value, limit.unit());
         let reason = format!("{broken} of {} windows break the limit of {value}; the worst is window {epoch} with {worst}", samples.len());
         return outcome(Verdict::Fail, Some(reason));
     }
-    match gap {
-        Some((Weight::Broken, broken)) => return outcome(Verdict::Fail, Some(format!("in at least one window {broken}"))),
-        Some((Weight::Open, open)) => return outcome(Verdict::Inconclusive, Some(format!("in at least one window {open}"))),
-        _ => {}
+    if let Some((Weight::Broken, broken)) = gap {
+        return outcome(Verdict::Fail, Some(format!("in at least one window {broken}")));
+    }
+    if by_all && let Some(all) = together(limit, scene, alpha) {
+        let (value, interval) = (limit.observed(&all), limit.interval(&all, Tails::each(alpha)));
+        let (spelled, at) = apart(value, limit.value, limit.unit());
+        let reason = format!(
+            "all {} windows together come to {spelled} ({}) and break the limit of {at}, so that at least one of them does, though none is shown to \
+             by itself; the worst is window {epoch} with {}",
+            samples.len(),
+            limit.spelled(interval),
+            quantity(observed, limit.unit()),
+        );
+        return Outcome { verdict: Verdict::Fail, observed: Some(value), interval: Some(interval), reason: Some(reason) };
+    }
+    if let Some((Weight::Open, open)) = gap {
+        return outcome(Verdict::Inconclusive, Some(format!("in at least one window {open}")));
     }
     let open = samples.iter().filter(|(_, sample)| limit.holds(sample, ALPHA, 1.0) != Some(true)).count();
     if open > 0 {
@@ -147,11 +163,42 @@ fn worst(limit: Limit, samples: &[(u32, Sample)]) -> Option<(u32, &Sample)> {
         .max_by(|a, b| limit.excess(limit.observed(a.1)).total_cmp(&limit.excess(limit.observed(b.1))))
 }
 
+/// All windows as one, if that is shown to break the limit: then one of them must.
+///
+/// What is measured of all windows lies between the least and the most of them. A share, a rate and a cost for each success are weighted means of
+/// the windows' own (by attempts, seconds, ingress requests or successes), whatever is divided by the same baseline remains one, and a quantile is
+/// above a limit if and only if the share of times above it is large enough, which is such a mean again. So if each window were good, all together
+/// would be: given how much each has, the count is a sum of binomial or Poisson ones whose means are within the limit, and lies beyond it
+/// no more often than the one whose windows all are on it. That is what the test of a whole phase allows for, with what had no outcome counted in the
+/// limit's favour, so it errs here no more often than there.
+///
+/// It does not hold of what is no mean ([`is_mean`]): the most of something, how many layers retry (two, each in a window of its own), how times
+/// are spread, a peak.
+fn together(limit: Limit, scene: Scene<'_>, alpha: f64) -> Option<Sample> {
+    let sample = limit.sample(scene).ok()?;
+    (limit.holds(&sample, alpha, 1.0) == Some(false)).then_some(sample)
+}
+
+/// Whether what is measured of all windows is such a mean of theirs.
+const fn is_mean(sample: &Sample) -> bool {
+    match sample {
+        Sample::Rate { .. }
+        | Sample::RateRatio { .. }
+        | Sample::Share(_)
+        | Sample::ShareRatio { .. }
+        | Sample::Cost(_)
+        | Sample::Amplification { .. }
+        | Sample::Latency { .. }
+        | Sample::LatencyRatio { .. } => true,
+        Sample::Exact { .. } | Sample::Layers(_) | Sample::Peak { .. } | Sample::Variation(_) => false,
+    }
+}
+
 /// How many windows Holm's procedure calls broken.
-fn broken(limit: Limit, samples: &[(u32, Sample)]) -> usize {
+fn broken(limit: Limit, samples: &[(u32, Sample)], alpha: f64) -> usize {
     let mut rejected = 0;
     while rejected < samples.len() {
-        let level = ALPHA / (samples.len() - rejected) as f64;
+        let level = alpha / (samples.len() - rejected) as f64;
         let failing = samples.iter().filter(|(_, sample)| limit.holds(sample, level, 1.0) == Some(false)).count();
         if failing <= rejected {
             break;

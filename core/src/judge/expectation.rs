@@ -23,7 +23,9 @@ pub(crate) fn judge(expectation: &Expectation, evidence: &Evidence<'_>) -> Judge
         .collect();
     let edges: Vec<usize> = if expectation.metric.is_of_drill() { edges.into_iter().take(1).collect() } else { edges };
     let judged: Vec<Ranked> = edges.iter().map(|&edge| judge_edge(expectation, edge, evidence)).collect();
-    let worst = judged.into_iter().max_by(|a, b| (a.judgement.verdict.cmp(&b.judgement.verdict)).then(a.excess.total_cmp(&b.excess)));
+    // Of those that are equally bad the first: `max_by` takes the last.
+    let judged = judged.into_iter().rev();
+    let worst = judged.max_by(|a, b| (a.judgement.verdict.cmp(&b.judgement.verdict)).then(a.excess.total_cmp(&b.excess)));
     match worst {
         Some(mut worst) => {
             // Without an edge in the text, the reader must be told which one is meant.
@@ -165,7 +167,8 @@ fn windows_used<'a>(expectation: &Expectation, scene: Scene<'a>) -> Vec<&'a Wind
     };
     let relative = relative || expectation.metric == Metric::Metastable;
     let mut used: Vec<&Window> = scene.judged.to_vec();
-    if relative && scene.phase != PhaseName::Baseline.as_str() {
+    // Where a drill ended before the phase, nothing was judged, and the baseline's windows are no other phase's.
+    if !used.is_empty() && relative && scene.phase != PhaseName::Baseline.as_str() {
         used.extend(scene.baseline);
     }
     used.sort_by_key(|window| window.start_ns);

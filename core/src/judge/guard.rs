@@ -6,12 +6,14 @@
 //! (connections, attempts of one request) needs no evidence.
 
 use crate::edge::EdgeSpec;
+use crate::event::Epoch;
 use crate::expectation::{Metric, Op};
-use crate::judge::ALPHA;
+use crate::judge::health::Basis;
 use crate::judge::limit::compare;
 use crate::judge::measure::{self, Gap, Scene};
 use crate::judge::sample::Sample;
 use crate::judge::wording::{self, counted, quantity};
+use crate::judge::{ALPHA, doubt};
 use crate::playbook::Guard;
 use crate::stats::evidence::{Evidence, Side};
 use crate::stats::{Interval, Tails};
@@ -38,13 +40,25 @@ pub struct GuardState {
     baseline: Vec<Window>,
     /// What was opened and closed so far, if the metric is about what is open.
     history: Vec<Window>,
+    /// By edge: what is known of its attempts is needed.
+    needed: Vec<bool>,
+    /// Windows before this one were seen.
+    next: Epoch,
 }
 
 impl GuardState {
     /// A guard that has seen nothing yet; `edges` by [`crate::edge::EdgeId`].
     #[must_use]
     pub fn new(guard: &Guard, edges: &[EdgeSpec]) -> Self {
+        let metric = guard.metric;
+        let needs = |spec: &EdgeSpec| {
+            doubt::basis(metric) == Basis::Events
+                && measure::applies_to(metric, spec.role)
+                && guard.edge.as_ref().is_none_or(|name| *name == spec.name)
+        };
         Self {
+            needed: edges.iter().map(needs).collect(),
+            next: 0,
             guard: guard.clone(),
             edges: edges.to_vec(),
             streaks: vec![0; edges.len()],
@@ -56,10 +70,22 @@ impl GuardState {
         }
     }
 
-    /// Takes the next closed window, in order of time. `Some` says why the drill must end.
+    /// Takes the windows that are not final and yet hold all that this guard asks of them, so that it does not wait for attempts on edges that it does
+    /// not name: one that hangs would be waited for until the horizon. `ahead` gives them from an epoch on, complete on the edges that it is given
+    /// (by [`crate::edge::EdgeId`]), in order of time. `Some` says why the drill must end.
+    pub fn look_ahead(&mut self, ahead: impl FnOnce(Epoch, &[bool]) -> Vec<Window>) -> Option<String> {
+        let windows = ahead(self.next, &self.needed);
+        windows.iter().find_map(|window| self.observe(window))
+    }
+
+    /// Takes the next closed window, in order of time; what was seen ahead is passed over. `Some` says why the drill must end.
     ///
     /// A window that cannot be measured (no request, or no baseline yet) or lies between phases neither lengthens nor breaks a row.
     pub fn observe(&mut self, window: &Window) -> Option<String> {
+        if window.epoch < self.next {
+            return None;
+        }
+        self.next = window.epoch.saturating_add(1);
         if window.phase == PhaseName::Baseline {
             self.baseline.push(counts_only(window));
         }

@@ -113,10 +113,11 @@ impl Limit {
         let tails = Tails::each(ALPHA);
         let observed = self.observed(sample);
         let interval = self.interval(sample, tails);
-        let outcome = |verdict, reason| Outcome { verdict, observed: Some(observed), interval: Some(interval), reason };
+        let shown = self.shown(sample, tails);
+        let outcome = |verdict, reason| Outcome { verdict, observed: Some(observed), interval: shown, reason };
         match self.holds(sample, ALPHA, 1.0) {
             Some(true) => outcome(Verdict::Pass, None),
-            Some(false) => outcome(Verdict::Fail, Some(self.broken(observed, interval))),
+            Some(false) => outcome(Verdict::Fail, Some(self.broken(observed, shown))),
             None => {
                 if let Some(reason) = self.every_failure_within(sample) {
                     return outcome(Verdict::Pass, Some(reason));
@@ -126,10 +127,16 @@ impl Limit {
         }
     }
 
-    fn broken(self, observed: f64, interval: Interval) -> String {
+    /// The interval that a reader is shown: none of a fact.
+    pub(crate) fn shown(self, sample: &Sample, tails: Tails) -> Option<Interval> {
+        (!sample.is_fact()).then(|| self.interval(sample, tails))
+    }
+
+    fn broken(self, observed: f64, interval: Option<Interval>) -> String {
         let side = if self.excess(observed) == 0.0 { "at" } else { wording::wrong_side(self.op) };
         let (observed, limit) = wording::apart(observed, self.value, self.unit());
-        format!("{observed} is {side} the limit of {limit} (90% interval {})", self.spelled(interval))
+        let interval = interval.map(|interval| format!(" (90% interval {})", self.spelled(interval)));
+        format!("{observed} is {side} the limit of {limit}{}", interval.unwrap_or_default())
     }
 
     pub(crate) fn spelled(self, interval: Interval) -> String {

@@ -150,7 +150,8 @@ impl Sample {
                 // Any of the bins may be the fullest by chance; but the one that is so in truth had no more than the peak.
                 let counts = poisson::interval(peak * more, Tails { below: tails.below / bins, above: tails.above });
                 let mean = of * more / bins;
-                Interval { lo: counts.lo / mean, hi: counts.hi / mean }
+                // The fullest of them is never below their mean.
+                Interval { lo: (counts.lo / mean).max(1.0), hi: (counts.hi / mean).max(1.0) }
             }
             Self::Latency { times, quantile } => seconds(times, *quantile, tails, more).interval,
             Self::Variation(times) => variation::interval(times, tails, more).unwrap_or(UNKNOWN),
@@ -158,6 +159,11 @@ impl Sample {
                 quotient::interval(seconds(judged, *quantile, tails, more), seconds(base, *quantile, tails, more))
             }
         }
+    }
+
+    /// Whether it was counted, with nothing to estimate: such a number has no interval.
+    pub(crate) fn is_fact(&self) -> bool {
+        matches!(self, Self::Exact { lo, hi, .. } if lo.total_cmp(hi).is_eq())
     }
 
     /// Whether the truth is shown to be at most `limit`, with error probability `alpha`: the interval's `hi` ≤ `limit`.

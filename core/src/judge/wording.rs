@@ -8,6 +8,8 @@ pub(crate) mod unit {
     pub(crate) const RATIO: &str = "ratio";
     pub(crate) const PER_SECOND: &str = "1/s";
     pub(crate) const TIMES: &str = "x";
+    /// A number of no dimension, which is no multiple of anything either.
+    pub(crate) const NUMBER: &str = "1";
     pub(crate) const SECONDS: &str = "s";
     pub(crate) const WINDOWS: &str = "windows";
     pub(crate) const COUNT: &str = "count";
@@ -17,9 +19,8 @@ pub(crate) mod unit {
 pub(crate) const fn unit_of(metric: Metric) -> &'static str {
     match metric {
         Metric::DownstreamQps | Metric::IngressQps | Metric::Goodput => unit::PER_SECOND,
-        Metric::Amplification | Metric::DownstreamPerIngress | Metric::CostPerSuccess | Metric::BackoffJitter | Metric::RetryPeakToMean => {
-            unit::TIMES
-        }
+        Metric::Amplification | Metric::DownstreamPerIngress | Metric::CostPerSuccess | Metric::RetryPeakToMean => unit::TIMES,
+        Metric::BackoffJitter => unit::NUMBER,
         Metric::RetryRatio { .. } | Metric::SuccessRatio | Metric::ExplicitFailureRatio | Metric::RetransmitRatio | Metric::Metastable => {
             unit::RATIO
         }
@@ -60,6 +61,7 @@ fn spelled(value: f64, unit: &str, more: usize) -> String {
         unit::RATIO => (value * 100.0, 2, "%"),
         unit::PER_SECOND => (value, 1, "/s"),
         unit::TIMES => (value, 3, "x"),
+        unit::NUMBER => (value, 3, ""),
         unit::SECONDS => (value, 3, " s"),
         unit::COUNT => return short(value, 2 + more),
         unit::WINDOWS if (value - 1.0).abs() < 1e-9 => return "1 window".to_owned(),
@@ -112,6 +114,7 @@ mod tests {
             (0.05, unit::PER_SECOND, "0.05/s"),
             (120.0, unit::PER_SECOND, "120/s"),
             (1.934_1, unit::TIMES, "1.934x"),
+            (0.577_35, unit::NUMBER, "0.577"),
             (3.0, unit::SECONDS, "3 s"),
             (1.0, unit::WINDOWS, "1 window"),
             (2.0, unit::WINDOWS, "2 windows"),

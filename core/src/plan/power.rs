@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::edge::Role;
+use crate::expectation::bounds;
 use crate::expectation::{Demand, Expectation, Metric, Op, RetryBase};
 use crate::judge::{ALPHA, FEWEST_ATTEMPTS};
 use crate::playbook::Playbook;
@@ -27,44 +28,24 @@ struct Need {
     truth: Option<String>,
 }
 
-/// One sentence for each expectation that needs a number of requests, or that holds without any.
+/// One sentence for each expectation that needs a number of requests.
 #[must_use]
 pub(super) fn needs(playbook: &Playbook) -> Vec<String> {
-    let of =
-        |expectation: &Expectation| always(expectation).or_else(|| Some(sentence(expectation, &need(expectation, playbook)?, playbook)));
-    playbook.expect.iter().filter_map(of).collect()
+    let of = |expectation: &&Expectation| bounds::foregone(expectation.metric, expectation.demand, &playbook.edges).is_none();
+    let open = playbook.expect.iter().filter(of);
+    open.filter_map(|expectation| Some(sentence(expectation, &need(expectation, playbook)?, playbook))).collect()
 }
 
 /// Those of them that the playbook's own load cannot meet.
 #[must_use]
 pub fn shortfalls(playbook: &Playbook) -> Vec<String> {
     let of = |expectation: &Expectation| {
-        if always(expectation).is_some() {
-            return None;
-        }
+        bounds::foregone(expectation.metric, expectation.demand, &playbook.edges).is_none().then_some(())?;
         let need = need(expectation, playbook)?;
         missing(&need, playbook)?;
         Some(sentence(expectation, &need, playbook))
     };
     playbook.expect.iter().filter_map(of).collect()
-}
-
-/// Expectations that hold whatever happens. (Those that could never pass are refused.)
-#[must_use]
-pub fn foregone(playbook: &Playbook) -> Vec<String> {
-    playbook.expect.iter().filter_map(always).collect()
-}
-
-fn always(expectation: &Expectation) -> Option<String> {
-    let Demand::Limit { op, value, increase: false, .. } = expectation.demand else { return None };
-    let is_share =
-        matches!(expectation.metric, Metric::RetryRatio { of: RetryBase::All } | Metric::SuccessRatio | Metric::ExplicitFailureRatio);
-    let bound = match op {
-        Op::AtLeast if value <= 0.0 => "below 0",
-        Op::AtMost if is_share && value >= 1.0 => "above 100%",
-        _ => return None,
-    };
-    Some(format!("{expectation}: holds whatever happens, since this is never {bound}"))
 }
 
 fn sentence(expectation: &Expectation, need: &Need, playbook: &Playbook) -> String {
@@ -233,15 +214,10 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_always_holds_is_called_so() {
-        for (line, bound) in [("success ratio >= 0%", "below 0"), ("retry ratio <= 100%", "above 100%"), ("goodput >= 0/s", "below 0")] {
-            let said = vec![format!("{line}: holds whatever happens, since this is never {bound}")];
-            assert_eq!((needs_of(line, "20/s"), foregone(&playbook_of(line, "20/s"))), (said.clone(), said));
+    fn what_always_holds_needs_nothing() {
+        for line in ["success ratio >= 0%", "retry ratio <= 100%", "goodput >= 0/s", "layers retrying <= 1"] {
+            assert_eq!(needs_of(line, "1/s"), Vec::<String>::new(), "{line}");
             assert_eq!(shortfalls(&playbook_of(line, "1/s")), Vec::<String>::new(), "{line}");
-        }
-        // Of first attempts there may be more retries than there are of them.
-        for line in ["retry ratio of first <= 100%", "success ratio >= 100%", "retry ratio <= 0%", "downstream QPS increase >= 0%"] {
-            assert_eq!(foregone(&playbook_of(line, "20/s")), Vec::<String>::new(), "{line}");
         }
     }
 
@@ -258,7 +234,7 @@ mod tests {
             ("latency p99 <= 3s", "answers in the fault phase, if 0.5% of them take longer than the limit"),
             ("latency p99 increase <= 20%", "answers in the baseline, if half as many as may be take longer"),
             ("failure latency p50 <= 3s in every window", "failures in each window, if 25% of them take longer than the limit"),
-            ("layers retrying <= 1", "299 requests on each downstream edge in the fault phase, if the truth is no retry"),
+            ("layers retrying <= 0", "299 requests on each downstream edge in the fault phase, if the truth is no retry"),
             ("retransmit ratio <= 5%", "requests in the fault phase, if the truth is 0.025"),
             ("backoff jitter >= 0.4", "30 pauses before first retries in the fault phase"),
             ("connections opened increase <= 20%", "connections in the baseline, if nothing changed"),

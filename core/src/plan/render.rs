@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::host::{Feature, HostFacts, Presence};
-use super::{LEASE, Need, Plan, PlannedFault, parameters, power};
+use super::{LEASE, Need, Plan, PlannedFault, parameters, power, warnings};
 use crate::expectation::Demand;
 use crate::expectation::metric::Row;
 use crate::playbook::{Playbook, Scope};
@@ -62,6 +62,13 @@ fn write_all(out: &mut String, plan: &Plan, facts: &HostFacts) -> std::fmt::Resu
         writeln!(out, "\nto be decided in four drills of five")?;
         for need in needs {
             writeln!(out, "  {need}")?;
+        }
+    }
+    let told = [warnings::foregone(playbook), warnings::due_at_once(playbook), warnings::twice(playbook)].concat();
+    if !told.is_empty() {
+        writeln!(out, "\ntells nothing")?;
+        for line in told {
+            writeln!(out, "  {line}")?;
         }
     }
     for feature in &plan.obstacles {

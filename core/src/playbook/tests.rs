@@ -60,6 +60,25 @@ fn refused(from: &str, to: &str, code: Code, place: &str, message: &str) {
 }
 
 #[test]
+fn an_empty_line_of_expectations_is_shown_where_it_is() {
+    for (list, line) in [
+        ("expect:\n  -\n  - retry ratio <= 5%\n", 2),
+        ("expect:\n  - retry ratio <= 5%\n  -\n", 3),
+        ("expect:\n  - retry ratio <= 5%\n  - # later\n  - retry ratio <= 6%\n", 3),
+        ("expect:\n  - retry ratio <= 5%\n  - ~\n", 3),
+        ("expect:\n  - retry ratio <= 5%\n  -", 3),
+    ] {
+        let start = GOOD.find("expect:").unwrap();
+        let text = format!("{}{list}", &GOOD[..start]);
+        let problems = parse(&text).unwrap_err();
+        assert_eq!(problems.len(), 1, "{problems:#?}");
+        let at = text[start..problems[0].place.start].lines().count();
+        assert_eq!((at, problems[0].message.as_str()), (line, "a line of `expect` has no value"), "{list:?}");
+        assert!(problems[0].place.start < problems[0].place.end, "something is marked: {list:?}");
+    }
+}
+
+#[test]
 fn an_expectation_on_what_a_fault_at_the_same_socket_hides_is_refused() {
     let aimed = GOOD.replace("share: 12.5%}, to: stock", "share: 12.5%}, to: web");
     let problems = |line: &str| {

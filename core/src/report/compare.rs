@@ -53,13 +53,23 @@ pub struct Row {
     pub after: String,
     /// From the first to the second.
     pub change: Change,
+    /// Why a change may not mean what it seems to, if it may: one of the drills was ended early, or its fault did nothing.
+    pub note: Option<String>,
 }
 
 impl Row {
+    const fn new(what: String, before: String, after: String, change: Change) -> Self {
+        Self { what, before, after, change, note: None }
+    }
+
     /// As text, in the order of [`HEADS`].
     #[must_use]
     pub fn cells(&self) -> [String; 4] {
-        [self.what.clone(), self.before.clone(), self.after.clone(), self.change.to_string()]
+        let change = match &self.note {
+            Some(note) => format!("{note}: {}", self.change),
+            None => self.change.to_string(),
+        };
+        [self.what.clone(), self.before.clone(), self.after.clone(), change]
     }
 }
 
@@ -67,19 +77,32 @@ impl Row {
 #[must_use]
 pub fn rows(before: &Run, after: &Run) -> Vec<Row> {
     let verdict = |run: &Run| run.verdict.clone().unwrap_or_else(unknown);
-    let mut rows = vec![Row {
-        what: "verdict".to_owned(),
-        before: verdict(before),
-        after: verdict(after),
-        change: by_rank(rank(&verdict(before)), rank(&verdict(after))),
-    }];
+    let spelled = |run: &Run| format!("{}{}", verdict(run), if run.drill.aborted.is_some() { " (ended early)" } else { "" });
+    let change = by_rank(rank(&verdict(before)), rank(&verdict(after)));
+    let mut rows = vec![Row::new("verdict".to_owned(), spelled(before), spelled(after), change)];
     for text in texts(before, after) {
         let find = |run: &'_ Run| run.expectations.iter().find(|view| view.text == text).cloned();
         rows.push(expectation(text.clone(), find(before), find(after)));
     }
     rows.extend(cascades(before, after));
     rows.extend(edges::rows(before, after));
+    let note = note(before, after);
+    for row in rows.iter_mut().filter(|row| matches!(row.change, Change::Better | Change::Worse)) {
+        row.note.clone_from(&note);
+    }
     rows
+}
+
+/// What makes the two drills unlike each other beyond what they measured: fewer windows, or a fault that nobody felt.
+fn note(before: &Run, after: &Run) -> Option<String> {
+    let doubt = |name: &str, run: &Run| {
+        let early = run.drill.aborted.as_ref().map(|_| "ended early");
+        let verdict = run.verdict.as_deref().filter(|verdict| ["vacuous", "invalid"].contains(verdict));
+        let doubts: Vec<&str> = early.into_iter().chain(verdict).collect();
+        (!doubts.is_empty()).then(|| format!("{name} {}", doubts.join(" and ")))
+    };
+    let doubts: Vec<String> = doubt("before", before).into_iter().chain(doubt("after", after)).collect();
+    (!doubts.is_empty()).then(|| doubts.join(", "))
 }
 
 /// The cascades of either drill, by the edge that rose.
@@ -101,7 +124,7 @@ fn cascades(before: &Run, after: &Run) -> Vec<Row> {
             (Some(_), None) => Change::Better,
             _ => Change::Same,
         };
-        Row { what: format!("cascade to {edge}"), before: was.unwrap_or_else(none), after: is.unwrap_or_else(none), change }
+        Row::new(format!("cascade to {edge}"), was.unwrap_or_else(none), is.unwrap_or_else(none), change)
     });
     rows.collect()
 }
@@ -135,7 +158,7 @@ fn expectation(text: String, before: Option<ExpectationView>, after: Option<Expe
         },
         _ => Change::Unknown,
     };
-    Row { what: text, before: spelled(&before), after: spelled(&after), change }
+    Row::new(text, spelled(&before), spelled(&after), change)
 }
 
 /// Pass is best, fail worst; the three that cannot tell are one between them.
@@ -157,9 +180,15 @@ fn by_rank(before: Option<u8>, after: Option<u8>) -> Change {
     }
 }
 
+/// The interval; a fact, which has none, is known to be what was counted.
+fn ends(view: &ExpectationView) -> Option<[Option<f64>; 2]> {
+    let is_fact = ["count", "s"].contains(&view.unit.as_str()) && view.observed.is_some();
+    view.interval.or_else(|| is_fact.then_some([view.observed; 2]))
+}
+
 /// Intervals that do not overlap differ. Which way is better the comparison in the line says.
 fn by_interval(before: &ExpectationView, after: &ExpectationView) -> Change {
-    let (Some([lo, hi]), Some([lo_after, hi_after])) = (before.interval, after.interval) else {
+    let (Some([lo, hi]), Some([lo_after, hi_after])) = (ends(before), ends(after)) else {
         return Change::Unknown;
     };
     if before.unit != after.unit {

@@ -108,7 +108,10 @@ fn expectation(view: &ExpectationView, heads: [&str; 4]) -> Markup {
         article.expectation {
             h3 { (badge(&view.verdict)) " " code { (view.text) } }
             dl {
-                @for (head, value) in heads.into_iter().zip([observed, limit, interval, windows]) { div { dt { (head) } dd { (value) } } }
+                @for (head, value) in heads.into_iter().zip([observed, limit, interval, windows]) {
+                    // A fact has no interval.
+                    @if value != "-" || view.observed.is_none() { div { dt { (head) } dd { (value) } } }
+                }
             }
             (figure::interval(view))
             @if !why.is_empty() { p { (why) } }
@@ -143,10 +146,11 @@ fn finding_card(finding: &FindingView) -> Markup {
     }
 }
 
-/// A table that scrolls by itself where the page is too narrow for it.
+/// A table that scrolls by itself where the page is too narrow for it; its style shades the side on which there is more. The keyboard reaches it
+/// too.
 fn table<const N: usize>(heads: &[&str; N], rows: &[[String; N]]) -> Markup {
     html! {
-        div.scroll {
+        div.scroll tabindex="0" {
             table {
                 thead { tr { @for head in heads { th scope="col" { (head) } } } }
                 tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }

@@ -164,6 +164,9 @@ pub struct Drill {
 #[expect(missing_docs, reason = "as in Judgement")]
 pub struct ExpectationView {
     pub text: String,
+    /// The edge that the numbers are of: the one that is named, else the worst. `null` of the whole drill, and in results of earlier versions.
+    #[serde(default)]
+    pub edge: Option<String>,
     pub verdict: String,
     pub observed: Option<f64>,
     pub limit: Option<f64>,
@@ -313,6 +316,7 @@ impl ExpectationView {
     fn of(judgement: &Judgement) -> Self {
         Self {
             text: judgement.text.clone(),
+            edge: judgement.edge.clone(),
             verdict: judgement.verdict.as_str().to_owned(),
             observed: judgement.observed.and_then(finite),
             limit: judgement.limit.and_then(finite),

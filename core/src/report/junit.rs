@@ -106,7 +106,9 @@ fn ran(run: &Run) -> Case {
 
 fn details(view: &ExpectationView) -> String {
     let [_, _, observed, limit, interval, windows, _] = text::row(view);
-    format!("observed {observed}, limit {limit}, 90% interval {interval}, windows {windows}")
+    // A fact has none.
+    let interval = view.interval.map(|_| format!(", 90% interval {interval}")).unwrap_or_default();
+    format!("observed {observed}, limit {limit}{interval}, windows {windows}")
 }
 
 impl Case {

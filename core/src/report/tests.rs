@@ -63,9 +63,10 @@ fn the_keys_of_run_are_the_contract() {
     assert_eq!(keys(&run["drill"]), ["id", "playbook", "description", "host", "kernel", "version", "started_at"]);
     assert_eq!(run["verdict"], "fail");
     let expectation = &run["expectations"][0];
-    let expected = ["text", "verdict", "observed", "limit", "unit", "interval", "phase", "windows", "reason"];
+    let expected = ["text", "edge", "verdict", "observed", "limit", "unit", "interval", "phase", "windows", "reason"];
     assert_eq!(keys(expectation), expected);
     assert_eq!(expectation["interval"].as_array().unwrap().len(), 2);
+    assert_eq!(expectation["edge"], "db", "the line names none");
     assert_eq!(keys(&run["phases"][0]), ["name", "start_ns", "end_ns"]);
     let expected = ["kind", "target", "parameters", "backend", "applied_ns", "removed_ns", "packets_selected", "packets_hit", "effective"];
     assert_eq!(keys(&run["faults"][0]), expected);

@@ -25,6 +25,16 @@ fn in_every_window() {
         .run(|random| verdict(&every(random, 30, 0.0, 0.1), line) == Verdict::Pass);
     Study { test, error: "one of 50%, others without retries: no fail", stated: 0.01 }
         .run(|random| verdict(&every(random, 30, 0.0, 0.5), line) != Verdict::Fail);
+    Study { test, error: "all of 13%: no fail", stated: 0.05 }.run(|random| verdict(&every(random, 30, 0.13, 0.13), line) != Verdict::Fail);
+    let rates = |random: &mut Random, mean: f64| {
+        drill([6, 10, 0], |phase, _| {
+            let mean = if phase == PhaseName::Fault { mean } else { 60.0 };
+            [Drawn::requests(60), Drawn::requests(poisson(random, mean))]
+        })
+    };
+    let (test, line) = ("`downstream QPS <= 6/s in every window`, 10 windows of 60", "db downstream QPS <= 6/s in every window");
+    Study { test, error: "all on the limit: fail", stated: 0.05 }.run(|random| verdict(&rates(random, 60.0), line) == Verdict::Fail);
+    Study { test, error: "all at 1.2 times it: no fail", stated: 0.1 }.run(|random| verdict(&rates(random, 72.0), line) != Verdict::Fail);
     // Each of thirty at 5% on its own.
     let single = |drill: &Drill| {
         let windows = drill.windows.iter().filter(|window| window.phase == PhaseName::Fault);

@@ -58,9 +58,11 @@ pub(crate) enum Waited {
 }
 
 /// One edge's attempts of one epoch.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct EdgeCohort {
     attempts: u64,
+    /// Those that have no outcome yet.
+    open: u64,
     retries: Retries,
     hedges: u64,
     replays: u64,
@@ -123,6 +125,7 @@ impl Cohorts {
         };
         let Some(book) = cohort.edges.get_mut(usize::from(opening.edge.0)) else { return };
         cohort.open += 1;
+        book.open += 1;
         book.attempts += 1;
         *book.protocols.entry(opening.protocol).or_default() += 1;
         book.accountable += u64::from(waited != Waited::Unknown);
@@ -147,6 +150,7 @@ impl Cohorts {
         };
         let Some(book) = cohort.edges.get_mut(usize::from(attempt.edge.0)) else { return };
         cohort.open = cohort.open.saturating_sub(1);
+        book.open = book.open.saturating_sub(1);
         let lasted_ns = at_ns.saturating_sub(attempt.start_ns);
         match outcome {
             Outcome::Answered(answer) => {
@@ -223,14 +227,32 @@ impl Cohorts {
                 book.fail(Failure::Hang, age_ns);
             }
         }
-        let KernelWindow { epoch, phase, start_ns, end_ns, counts, mut status, events_lost, sampling } = cohort.closed?;
-        status.resize(cohort.edges.len().max(status.len()), BTreeMap::new());
+        let mut closed = cohort.closed?;
+        closed.status.resize(cohort.edges.len().max(closed.status.len()), BTreeMap::new());
         let mut edges = Vec::with_capacity(cohort.edges.len());
-        for ((at, book), kernel_status) in cohort.edges.into_iter().enumerate().zip(status) {
+        for ((at, book), kernel_status) in cohort.edges.into_iter().enumerate().zip(std::mem::take(&mut closed.status)) {
             self.misfits.durations += book.latency_ns.left_out() + book.failure_latency_ns.left_out();
-            edges.push(book.window(counts.get(at).copied().unwrap_or_default(), kernel_status));
+            edges.push(book.window(closed.counts.get(at).copied().unwrap_or_default(), kernel_status));
         }
-        Some(Window { epoch, phase, start_ns, end_ns, edges, events_lost, sampling })
+        Some(closed.of(edges))
+    }
+
+    /// The closed windows from an epoch on that ended by `settled_ns` and whose attempts on the `needed` edges all have an outcome, in order, up to
+    /// the first that is not so. Of the other edges they hold only what the kernel counted.
+    pub(crate) fn ahead(&self, from: Epoch, needed: &[bool], settled_ns: u64) -> Vec<Window> {
+        let is_needed = |at: usize| needed.get(at).copied().unwrap_or(false);
+        let closed = self.cohorts.range(from..).filter_map(|(_, cohort)| Some((cohort, cohort.closed.as_ref()?)));
+        let ready = closed.take_while(|(cohort, window)| {
+            window.end_ns <= settled_ns && !cohort.edges.iter().enumerate().any(|(at, book)| is_needed(at) && book.open > 0)
+        });
+        let window = |(cohort, closed): (&Cohort, &KernelWindow)| {
+            let edges = cohort.edges.iter().enumerate().map(|(at, book)| {
+                let book = if is_needed(at) { book.clone() } else { EdgeCohort::new(self.sample_cap) };
+                book.window(closed.counts.get(at).copied().unwrap_or_default(), closed.status.get(at).cloned().unwrap_or_default())
+            });
+            closed.of(edges.collect())
+        };
+        ready.map(window).collect()
     }
 
     /// What fitted nowhere.
@@ -269,6 +291,7 @@ impl EdgeCohort {
     const fn new(sample_cap: usize) -> Self {
         Self {
             attempts: 0,
+            open: 0,
             retries: Retries { marker: 0, id: 0, matched: 0 },
             hedges: 0,
             replays: 0,

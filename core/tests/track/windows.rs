@@ -108,6 +108,33 @@ fn windows_become_final_in_order() {
 }
 
 #[test]
+fn a_window_can_be_had_ahead_of_attempts_on_edges_that_are_not_asked_for() {
+    let (web, store) = ([true, false], [false, true]);
+    let mut scene = Scene::on(STORE);
+    scene.get(9_000, 1, 0, "/hangs");
+    scene.edge = WEB;
+    scene.get(9_100, 2, 0, "/").answer(9_200, 2, 0, 503);
+    scene.end_window(0);
+    let ahead = |scene: &mut Scene, ms: u64, index| {
+        scene.get(ms, 3, index, "/later");
+        assert!(scene.tracker.finalised(ms * MS).is_empty(), "{ms}");
+        scene.tracker.ahead(0, &web)
+    };
+    assert_eq!(ahead(&mut scene, 10_040, 0), [], "events of its last moments may come yet");
+    let windows = ahead(&mut scene, 10_200, 1);
+    assert_eq!(windows.iter().map(|window| window.epoch).collect::<Vec<_>>(), [0]);
+    assert_eq!(failures(&windows[0].edges[0]), [(Failure::Status, 1)]);
+    let store_edge = &windows[0].edges[1];
+    assert_eq!((store_edge.attempts, store_edge.counts.requests), (0, 7), "of others the counts");
+    assert_eq!(scene.tracker.ahead(0, &store), [], "its attempt is open");
+    assert_eq!(scene.tracker.ahead(0, &[false, false]).len(), 1, "counts wait for nobody");
+    assert_eq!(scene.tracker.ahead(1, &web), [], "it has been had");
+    // What is given in the end is the same.
+    let last = scene.tracker.flush(30_000 * MS);
+    assert_eq!((last[0].epoch, &last[0].edges[0]), (0, &windows[0].edges[0]));
+}
+
+#[test]
 fn an_attempt_that_is_open_at_the_horizon_hangs() {
     let mut scene = Scene::on(STORE);
     scene.get(1_000, 1, 0, "/").get(9_999, 2, 0, "/");

@@ -352,7 +352,7 @@ fn show(number: f64, unit: &str) -> String {
         "windows" => format!("{number:.0} windows"),
         "s" if number < 1.0 => format!("{:.0} ms", number * 1000.0),
         "s" => format!("{number:.2} s"),
-        "" => format!("{number:.3}"),
+        "1" | "" => format!("{number:.3}"),
         unit => format!("{number:.3} {unit}"),
     }
 }

@@ -1,7 +1,8 @@
 //! The comparison between a metric and its limit.
 
 use super::super::Op;
-use super::super::metric::{Row, Unit};
+use super::super::bounds::Bounds;
+use super::super::metric::Row;
 use super::{GrammarError, GrammarErrorKind, Reader};
 
 /// Reads one of `<`, `<=`, `≤`, `>`, `>=`, `≥`.
@@ -41,16 +42,15 @@ pub(super) fn read(reader: &mut Reader<'_>, row: &Row) -> Result<Op, GrammarErro
 }
 
 /// Refuses what nothing that can be measured satisfies: more than all of a share, less than nothing.
-pub(super) fn possible(reader: &Reader<'_>, start: usize, row: &Row, op: Op, value: f64) -> Result<(), GrammarError> {
-    let (message, write) = match op {
-        Op::Greater if row.unit == Unit::Share && value >= 1.0 => ("no share is above 100%", ">="),
-        Op::Less if value <= 0.0 => ("nothing measured is below zero", "<="),
-        _ => return Ok(()),
-    };
+pub(super) fn possible(reader: &Reader<'_>, start: usize, bounds: &Bounds, op: Op, value: f64) -> Result<(), GrammarError> {
+    let Some((message, write)) = bounds.never(op, value) else { return Ok(()) };
     let what = if reader.guard { "this guard could never trip" } else { "this could never pass" };
     let error = GrammarError::new(GrammarErrorKind::OutOfRange, reader.range(start), format!("{message}: {what}"));
     let sign = reader.words.get(start).map_or(0..0, |word| word.range.clone());
-    Err(error.replace_in(sign, write))
+    Err(match write {
+        Some(op) => error.replace_in(sign, op.to_string()),
+        None => error,
+    })
 }
 
 /// `=>` as `>=`.
@@ -60,7 +60,31 @@ fn sorted(signs: &str) -> &'static str {
 
 /// A comparison that was written in words.
 fn in_words(reader: &mut Reader<'_>) -> Option<GrammarError> {
-    let phrases: [(&[&str], &str); 15] = [
+    let fillers = ["is", "are", "be", "must", "should", "shall", "may", "stays", "stay", "remains", "always", "has", "to"];
+    let start = reader.at;
+    while reader.peek().is_some_and(|word| fillers.contains(&word.text.as_str())) {
+        reader.at += 1;
+    }
+    let error = |reader: &Reader<'_>, sign: &str| {
+        let message = "a comparison is written as a sign";
+        Some(GrammarError::new(GrammarErrorKind::Syntax, reader.range(start), message).replace(sign))
+    };
+    if let Some(sign) = reader.peek().filter(|word| reader.at > start && word.is_sign()).map(|word| word.text.clone()) {
+        reader.at += 1;
+        return error(reader, &sign);
+    }
+    let phrases: [(&[&str], &str); 26] = [
+        (&["not", "more", "than"], "<="),
+        (&["no", "greater", "than"], "<="),
+        (&["no", "higher", "than"], "<="),
+        (&["not", "above"], "<="),
+        (&["not", "exceed"], "<="),
+        (&["does", "not", "exceed"], "<="),
+        (&["not", "less", "than"], ">="),
+        (&["not", "below"], ">="),
+        (&["fewer", "than"], "<"),
+        (&["smaller", "than"], "<"),
+        (&["higher", "than"], ">"),
         (&["by", "at", "most"], "<="),
         (&["by", "no", "more", "than"], "<="),
         (&["no", "less", "than"], ">="),
@@ -77,8 +101,12 @@ fn in_words(reader: &mut Reader<'_>) -> Option<GrammarError> {
         (&["above"], ">"),
         (&["over"], ">"),
     ];
-    let start = reader.at;
-    let (_, sign) = phrases.iter().find(|(phrase, _)| reader.skip(phrase))?;
-    let message = "a comparison is written as a sign";
-    Some(GrammarError::new(GrammarErrorKind::Syntax, reader.range(start), message).replace(*sign))
+    let found = phrases.iter().find(|(phrase, _)| reader.skip(phrase));
+    match found {
+        Some((_, sign)) => error(reader, sign),
+        None => {
+            reader.at = start;
+            None
+        }
+    }
 }

@@ -86,7 +86,7 @@ fn example(line: &str, edges: &[EdgeSpec], guard: bool) -> String {
 
 /// What a value that was refused can be written as without another meaning.
 pub(crate) fn rewritten(text: &str, error: &UnitError) -> Vec<String> {
-    let trimmed = text.trim_end_matches([',', ';']);
+    let trimmed = text.trim_end_matches([',', ';', '.']);
     let candidates = error.write.iter().cloned().chain(spelled(trimmed));
     candidates.filter(|write| keeps(trimmed, write, error)).collect()
 }
@@ -121,20 +121,27 @@ fn keeps(text: &str, write: &str, error: &UnitError) -> bool {
         // Percent as a factor of it, and the other way round; 20% of something is seldom what is meant by a factor.
         UnitErrorKind::UnknownUnit => match (unit, new_unit) {
             ("%", "x") => new.parse::<f64>().is_ok_and(|factor| factor >= 1.0),
-            ("x", "%") | ("/m" | "/min", "/s") => true,
+            // A coefficient of variation is often told in percent.
+            ("x", "%") | ("%", "") | ("/m" | "/min", "/s") => true,
             _ => false,
         },
         _ => false,
     }
 }
 
-/// A number as people also write it: with a decimal comma, the factor's sign in front, or in words.
+/// A number as people also write it: with a decimal comma, the factor's sign in front, the percent sign twice, nothing before the point, or in words.
 fn spelled(text: &str) -> Option<String> {
     if let Some(number) = numeral(text) {
         return Some(number.to_string());
     }
     if let Some(rest) = text.strip_prefix(['x', '×']) {
         return parts(rest).1.is_empty().then(|| format!("{rest}x"));
+    }
+    if let Some(front) = text.strip_suffix("%%").or_else(|| text.strip_suffix("% %")) {
+        return Some(format!("{front}%"));
+    }
+    if let Some(rest) = text.strip_prefix('.').filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        return Some(format!("0.{rest}"));
     }
     let (whole, rest) = text.split_once(',')?;
     let (fraction, unit) = parts(rest);

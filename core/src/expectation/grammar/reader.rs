@@ -5,8 +5,36 @@ use std::ops::Range;
 use super::super::metric::{METRICS, Row, Unit};
 use super::super::value;
 use super::super::words::{self, Word};
-use super::{GrammarError, GrammarErrorKind, mend};
+use super::{GrammarError, GrammarErrorKind, meant, mend};
 use crate::units::{UnitError, share};
+
+/// Units that may stand apart from their number.
+const UNITS: [&str; 9] = ["%", "x", "/s", "ns", "us", "ms", "s", "m", "h"];
+
+/// Other spellings of them, which are put right.
+const OTHER_UNITS: [&str; 21] = [
+    "%%",
+    "percent",
+    "pct",
+    "times",
+    "×",
+    "rps",
+    "qps",
+    "/sec",
+    "sec",
+    "secs",
+    "second",
+    "seconds",
+    "msec",
+    "millis",
+    "milliseconds",
+    "min",
+    "mins",
+    "minute",
+    "minutes",
+    "hour",
+    "hours",
+];
 
 /// The line, and how far it has been read.
 #[derive(Debug)]
@@ -49,7 +77,7 @@ impl<'a> Reader<'a> {
         let bare = word.text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
         let next = self.words.get(self.at + 1).filter(|_| bare && word.is_quantity());
         match next.map(|next| next.text.as_str()) {
-            Some(unit @ ("%" | "x" | "/s" | "ns" | "us" | "ms" | "s" | "m" | "h")) => Some((format!("{}{unit}", word.text), 2)),
+            Some(unit) if UNITS.contains(&unit) || OTHER_UNITS.contains(&unit) => Some((format!("{}{unit}", word.text), 2)),
             _ => Some((word.text.clone(), 1)),
         }
     }
@@ -73,14 +101,18 @@ impl<'a> Reader<'a> {
     /// A limit in the metric's unit.
     pub(super) fn limit(&mut self, row: &Row) -> Result<f64, GrammarError> {
         let text = self.peek_quantity().map(|(text, _)| text).unwrap_or_default();
+        let op = self.at.checked_sub(1).and_then(|last| self.words.get(last)).map(|word| word.text.clone()).unwrap_or_default();
         self.quantity(row.usual_limit(self.guard), |text| value::parse(text, row.unit)).map_err(|mut error| {
-            let percent = row.unit != Unit::Share && share::parse_any(&text).is_ok();
-            let other = METRICS.iter().any(|other| value::parse(&text, other.unit).is_ok());
+            let percent = !matches!(row.unit, Unit::Share | Unit::Ratio) && share::parse_any(&text).is_ok();
+            let other = METRICS.iter().any(|other| other.unit != Unit::Ratio && value::parse(&text, other.unit).is_ok());
             let number = value::parse(&text, Unit::Count).is_ok();
             if error.kind == GrammarErrorKind::Value && (percent || other) && !number {
                 error.message = format!("`{}` is {}, not `{text}`", row.name, row.unit.noun());
             }
-            error
+            match meant::part_of_baseline(row, &op, &text).filter(|_| !self.guard) {
+                Some(times) => error.advice("of the baseline's value it is a factor: write").replace(times),
+                None => error,
+            }
         })
     }
 

@@ -3,7 +3,7 @@
 use super::super::Metric;
 use super::super::metric::{METRICS, Qualified, Qualifier, Row};
 use super::super::words::Word;
-use super::{GrammarError, GrammarErrorKind, Reader, meant};
+use super::{GrammarError, GrammarErrorKind, Reader, meant, order};
 use crate::edge::{EdgeSpec, Role};
 use crate::expectation::RetryBase;
 use crate::wording::{article, nearest};
@@ -20,12 +20,18 @@ pub(super) fn read(reader: &mut Reader<'_>, edges: &[EdgeSpec]) -> Result<Subjec
         let error = GrammarError::new(GrammarErrorKind::Syntax, 0..reader.line.len(), "the line is empty");
         return Err(error.advice("write it as in `downstream QPS increase <= 20%`"));
     };
+    if let Some(error) = order::limit_first(reader) {
+        return Err(error);
+    }
     let edge = edges.iter().find(|edge| edge.name == first.text);
     let (edge, start, (row, length)) = match (edge, row_at(reader, 1), row_at(reader, 0)) {
         (Some(edge), Some(found), _) => (Some(edge), 1, found),
         (_, _, Some(found)) => (None, 0, found),
         (edge, _, None) => return Err(not_understood(reader, edge, edges)),
     };
+    if let Some(error) = meant::longer_name(reader, start, row, length) {
+        return Err(error);
+    }
     reader.at = start + length;
     let range = reader.range(start);
     let Some(make) = row.make else {
@@ -33,13 +39,18 @@ pub(super) fn read(reader: &mut Reader<'_>, edges: &[EdgeSpec]) -> Result<Subjec
         let error = GrammarError::new(GrammarErrorKind::NotInThisVersion, range, message);
         return Err(error.advice(format!("this version measures {}", measured())));
     };
-    let metric = make(qualified(reader, row)?);
+    let metric = make(qualified(reader, row).map_err(|error| order::edge_behind(reader, edges).unwrap_or(error))?);
+    if reader.peek().is_some_and(|word| !word.is_sign())
+        && let Some(error) = order::edge_behind(reader, edges)
+    {
+        return Err(error);
+    }
     if metric == Metric::Metastable {
         let error = GrammarError::new(GrammarErrorKind::NotAllowed, range, "`metastable` is a verdict and no number");
         return Err(error.advice("demand `not metastable`, in `expect:` and without an edge"));
     }
     applies(row, edge, edges, range)?;
-    Ok(Subject { edge: edge.map(|edge| edge.name.clone()), metric, row })
+    Ok(Subject { edge: edge.map(|edge| edge.name.clone()), metric, row: Row::of(metric) })
 }
 
 /// The metric with the longest name that starts at a word, and its length in words.
@@ -61,6 +72,7 @@ fn qualified(reader: &mut Reader<'_>, row: &Row) -> Result<Qualified, GrammarErr
     match row.qualifier {
         Qualifier::None => {}
         Qualifier::Base => {
+            let before = reader.at;
             if reader.skip(&["of", "first"]) {
                 with.base = RetryBase::First;
             } else if !reader.skip(&["of", "all"]) && reader.skip(&["of"]) {
@@ -70,6 +82,11 @@ fn qualified(reader: &mut Reader<'_>, row: &Row) -> Result<Qualified, GrammarErr
                     Some((range, near)) => error.replace_in(range, near),
                     None => error,
                 });
+            }
+            if reader.at > before
+                && let Some(error) = meant::longer_base(reader)
+            {
+                return Err(error);
             }
         }
         Qualifier::Quantile => {
@@ -161,7 +178,7 @@ fn not_understood(reader: &Reader<'_>, edge: Option<&EdgeSpec>, edges: &[EdgeSpe
             at..at
         }
     };
-    if let Some(error) = meant::otherwise_said(reader, &phrase, skipped) {
+    if let Some(error) = meant::joined_edge(reader, edges).or_else(|| meant::otherwise_said(reader, &phrase, skipped)) {
         return error;
     }
     // A metric behind words that are no edge: the edge is what is wrong.

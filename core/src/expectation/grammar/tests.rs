@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::super::bounds::Bounds;
 use super::super::metric::{Recovery, Row, Unit};
 use super::super::{Demand, Expectation, Metric, Op, RetryBase, Within};
 use super::{GrammarErrorKind, parse_expectation, parse_guard};
@@ -113,6 +114,51 @@ fn the_other_metrics_read_and_a_factor_is_of_the_baseline() {
     let demand = Demand::Recovers { to: None, within: Within::Windows(3) };
     reads("web goodput recovers within 3 windows", Some("web"), Metric::Goodput, demand);
     assert_eq!(parse_expectation("goodput >= 0.95x", &edges()).unwrap().to_string(), "goodput >= 0.95x");
+}
+
+#[test]
+fn what_may_exceed_all_has_limits_beyond_it() {
+    let first = Metric::RetryRatio { of: RetryBase::First };
+    reads("retry ratio of first <= 150%", None, first, limit(Op::AtMost, 1.5));
+    reads("store retry ratio of first > 100%", Some("store"), first, limit(Op::Greater, 1.0));
+    reads("retransmit ratio <= 205%", None, Metric::RetransmitRatio, limit(Op::AtMost, 2.05));
+    let demand = Demand::Recovers { to: Some(1.5), within: Within::Windows(2) };
+    reads("retry ratio of first recovers to 150% within 2 windows", None, first, demand);
+    assert!((parse_guard("retry ratio of first > 200% for 2 windows", &edges()).unwrap().value - 2.0).abs() < 1e-12);
+    for line in ["retry ratio <= 150%", "retry ratio of all <= 150%", "success ratio >= 150%", "explicit failure ratio >= 101%"] {
+        assert!(parse_expectation(line, &edges()).unwrap_err().message.ends_with("is too large"), "{line}");
+    }
+}
+
+#[test]
+fn what_nothing_satisfies_is_refused() {
+    let one: Vec<EdgeSpec> = edges().into_iter().filter(|edge| ["web", "store"].contains(&edge.name.as_str())).collect();
+    for (line, why, mended) in [
+        ("cost per success < 1", "each success costs one attempt at least", Some("cost per success <= 1")),
+        ("cost per success <= 0.5", "each success costs one attempt at least", None),
+        ("attempts max < 1", "each request has one attempt at least", Some("attempts max <= 1")),
+        ("attempts max <= 0", "each request has one attempt at least", None),
+        ("retry peak to mean < 1", "the fullest 10 ms hold no less than the mean", Some("retry peak to mean <= 1")),
+        ("layers retrying > 1", "only 1 downstream edge is observed", Some("layers retrying >= 1")),
+        ("layers retrying >= 2", "only 1 downstream edge is observed", None),
+        ("downstream QPS < 0x", "nothing measured is below zero", None),
+        ("latency p99 < 0x", "nothing measured is below zero", None),
+        ("connections opened < 0x", "nothing measured is below zero", None),
+        ("latency p99 <= 0s", "no answer comes in no time", None),
+        ("latency p99 recovers to 0s within 2 windows", "no answer comes in no time", None),
+        ("amplification < 0x", "nothing measured is below zero", Some("amplification <= 0x")),
+    ] {
+        let error = parse_expectation(line, &one).unwrap_err();
+        assert_eq!((error.kind, error.message), (GrammarErrorKind::OutOfRange, format!("{why}: this could never pass")), "{line}");
+        let range = error.replace_at.unwrap_or(error.range);
+        let write = error.replace.map(|text| format!("{}{text}{}", &line[..range.start], &line[range.end..]));
+        assert_eq!(write.as_deref(), mended, "{line}");
+    }
+    assert!(parse_guard("layers retrying > 1", &one).unwrap_err().message.ends_with("this guard could never trip"));
+    for line in ["cost per success <= 1", "attempts max <= 1", "layers retrying >= 1", "downstream QPS <= 0x", "goodput >= 0.95x"] {
+        assert!(parse_expectation(line, &one).is_ok(), "{line}");
+    }
+    assert!(parse_expectation("layers retrying > 1", &edges()).is_ok());
 }
 
 #[test]
@@ -273,7 +319,7 @@ fn within() -> impl Strategy<Value = Within> {
 fn value(metric: Metric, millionths: u32) -> f64 {
     let value = f64::from(millionths) / 1e6;
     match metric {
-        Metric::RetryRatio { .. } | Metric::SuccessRatio | Metric::ExplicitFailureRatio | Metric::RetransmitRatio => value.fract(),
+        Metric::RetryRatio { of: RetryBase::All } | Metric::SuccessRatio | Metric::ExplicitFailureRatio => value.fract(),
         Metric::FailureLatency { .. } | Metric::Latency { .. } => Duration::from_micros(millionths.into()).as_secs_f64(),
         _ => value,
     }
@@ -297,29 +343,21 @@ fn expectation() -> impl Strategy<Value = Expectation> {
         let less = increase && every_window && row.unit != Unit::Factor && value <= 1.0;
         let value = if less { (-value * 1e6).round() / 1e6 } else { value };
         let demand = if form && row.recovery == Recovery::ToBaseline {
-            let value = value.abs();
+            let value = value.abs().max(1e-6);
             Demand::Recovers { to: to.then_some(value), within }
         } else {
-            Demand::Limit { op, value, increase, phase, every_window }
+            Demand::Limit { op: possible(metric, increase, op, value), value, increase, phase, every_window }
         };
-        let demand = possible(demand, row.unit);
         let mut expectation = Expectation { text: String::new(), edge: named_edge(metric, named), metric, demand };
         expectation.text = expectation.to_string();
         expectation
     })
 }
 
-/// Nothing is below zero, and no share above one: such a demand is refused.
-fn possible(demand: Demand, unit: Unit) -> Demand {
-    match demand {
-        Demand::Limit { op: Op::Less, value, increase: false, phase, every_window } if value <= 0.0 => {
-            Demand::Limit { op: Op::AtMost, value, increase: false, phase, every_window }
-        }
-        Demand::Limit { op: Op::Greater, value, increase: false, phase, every_window } if unit == Unit::Share && value >= 1.0 => {
-            Demand::Limit { op: Op::AtLeast, value, increase: false, phase, every_window }
-        }
-        demand => demand,
-    }
+/// A comparison that something satisfies: others are refused.
+fn possible(metric: Metric, increase: bool, op: Op, value: f64) -> Op {
+    let bounds = Bounds::of(metric, increase, &edges());
+    [op, Op::AtMost, Op::AtLeast].into_iter().find(|op| bounds.never(*op, value).is_none()).unwrap_or(op)
 }
 
 proptest! {
@@ -333,6 +371,7 @@ proptest! {
         metric in metric(), named in any::<bool>(), millionths in 1_u32.., op in op(), windows in 1_u32..
     ) {
         let (edge, value) = (named_edge(metric, named), value(metric, millionths));
+        let op = possible(metric, false, op, value);
         let mut guard = Guard { text: String::new(), edge, metric, op, value, windows };
         guard.text = guard.to_string();
         prop_assert_eq!(parse_guard(&guard.to_string(), &edges()), Ok(guard));

@@ -45,6 +45,62 @@ fn many_windows_do_not_raise_the_alarm_by_chance() {
 }
 
 #[test]
+fn all_windows_together_show_that_one_must_be_broken() {
+    // 17 of 100 is not shown to be above 12% in one of ten windows; 170 of 1000 is, and so one window is at least.
+    let expectation = at_most(0.12);
+    let got = drill(&[17; 10]).judge(&expectation);
+    assert_eq!(got.verdict, Verdict::Fail, "{got:?}");
+    let reason = got.reason.unwrap();
+    assert!(reason.starts_with("all 10 windows together come to 17%") && reason.contains("at least one of them does"), "{reason}");
+    assert!((got.observed.unwrap() - 0.17).abs() < 1e-12 && got.interval.unwrap().0 > 0.12, "the numbers are those that decided");
+    // Nor is any window shown to be broken where the whole is not.
+    assert_eq!(drill(&[13; 10]).judge(&expectation).verdict, Verdict::Inconclusive);
+    // What had no outcome may have come out well.
+    let success = |pending: u64| {
+        let mut drill = Drill::new().windows(PhaseName::Baseline, 6, seen(100), seen(100));
+        drill = drill.windows(PhaseName::Fault, 10, seen(100), seen(100).failures(17));
+        for window in drill.windows.iter_mut().filter(|window| window.phase == PhaseName::Fault) {
+            window.edges[1].pending = pending;
+            window.edges[1].failures = [(Failure::Status, 17 - pending)].into();
+        }
+        drill.judge(&in_every_window(limit(Some("db"), Metric::SuccessRatio, Op::AtLeast, 0.88))).verdict
+    };
+    assert_eq!(success(0), Verdict::Fail);
+    assert_eq!(success(7), Verdict::Inconclusive);
+}
+
+#[test]
+fn what_is_no_mean_of_the_windows_is_not_judged_by_all_together() {
+    // Each edge retries in a window of its own: never two at once.
+    let mut drill = Drill::new().windows(PhaseName::Baseline, 6, seen(100), seen(100));
+    drill.edges[0].role = Role::Downstream;
+    for retries in [[90, 0], [0, 90]] {
+        drill = drill.window(PhaseName::Fault, &retries.map(|retries| seen(400).retries(retries)));
+    }
+    let layers = limit(None, Metric::LayersRetrying, Op::AtMost, 1.0);
+    assert_eq!(drill.judge(&layers).verdict, Verdict::Fail);
+    assert_eq!(drill.judge(&in_every_window(layers)).verdict, Verdict::Pass);
+}
+
+#[test]
+fn times_and_costs_of_all_windows_show_it_too() {
+    let fault = |db: Seen| Drill::new().windows(PhaseName::Baseline, 6, seen(100), seen(100)).windows(PhaseName::Fault, 10, seen(100), db);
+    let failing = |drill: &Drill, metric, value| {
+        let got = drill.judge(&in_every_window(limit(Some("db"), metric, Op::AtMost, value)));
+        assert!(got.reason.as_ref().is_some_and(|reason| reason.starts_with("all 10 windows together")), "{metric}: {got:?}");
+        got.verdict == Verdict::Fail
+    };
+    assert!(failing(&fault(seen(100).failures(15)), Metric::CostPerSuccess, 1.1));
+    assert!(failing(&fault(seen(118)), Metric::DownstreamQps, 10.0));
+    assert!(failing(&fault(seen(118)), Metric::Amplification, 1.1));
+    let mut slow = fault(seen(40));
+    for window in slow.windows.iter_mut().filter(|window| window.phase == PhaseName::Fault) {
+        window.edges[1].latency_ns = [vec![50_000_000; 16], vec![150_000_000; 24]].concat();
+    }
+    assert!(failing(&slow, Metric::Latency { quantile: 0.5 }, 0.1));
+}
+
+#[test]
 fn quiet_windows_are_judged_together() {
     let mut quiet = Drill::new().windows(PhaseName::Baseline, 6, seen(10), seen(10));
     for _ in 0..12 {

@@ -93,3 +93,37 @@ fn facts_need_no_proof() {
     let most = guard(Some("db"), Metric::AttemptsMax, Op::Greater, 3.0, 1);
     assert_eq!(trips(&most, &Drill::usual(seen(1), seen(1))), None);
 }
+
+#[test]
+fn only_edges_that_the_guard_is_about_are_waited_for() {
+    let needed = |guard: &Guard| {
+        let mut asked = Vec::new();
+        let tripped = GuardState::new(guard, &Drill::new().edges).look_ahead(|from, needed| {
+            assert_eq!(from, 0);
+            asked = needed.to_vec();
+            Vec::new()
+        });
+        assert_eq!(tripped, None);
+        asked
+    };
+    assert_eq!(needed(&guard(Some("web"), Metric::SuccessRatio, Op::Less, 0.2, 1)), [true, false]);
+    assert_eq!(needed(&guard(None, Metric::SuccessRatio, Op::Less, 0.2, 1)), [true, true]);
+    assert_eq!(needed(&guard(None, Metric::LayersRetrying, Op::Greater, 1.0, 1)), [false, true]);
+    // The kernel's counts are known when the window closes.
+    assert_eq!(needed(&guard(Some("db"), Metric::Amplification, Op::Greater, 3.0, 1)), [false, false]);
+}
+
+#[test]
+fn a_window_that_was_seen_ahead_counts_once() {
+    let success = guard(Some("web"), Metric::SuccessRatio, Op::Less, 0.2, 3);
+    let drill = web(&[90, 90, 90]);
+    let mut state = GuardState::new(&success, &drill.edges);
+    assert_eq!(state.look_ahead(|_, _| drill.windows[..2].to_vec()), None);
+    assert_eq!(drill.windows[..2].iter().find_map(|window| state.observe(window)), None, "these were seen");
+    let mut from = 0;
+    let tripped = state.look_ahead(|next, _| {
+        from = next;
+        drill.windows[2..].to_vec()
+    });
+    assert_eq!((from, tripped.is_some()), (2, true));
+}

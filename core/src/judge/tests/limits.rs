@@ -121,6 +121,9 @@ fn retry_ratios_name_their_denominator() {
     check("of all", &drill, &of(RetryBase::All, 0.25), Pass, "");
     check("of first", &drill, &of(RetryBase::First, 0.3), Pass, "");
     check("of all", &drill, &of(RetryBase::All, 0.1), Fail, "20% is above the limit of 10%");
+    let three_tries = Drill::usual(seen(300).retries(200), seen(100));
+    check("twice as many as first attempts", &three_tries, &of(RetryBase::First, 1.5), Fail, "200% is above the limit of 150%");
+    check("twice as many as first attempts", &three_tries, &of(RetryBase::First, 2.5), Pass, "");
     let clean = Drill::usual(seen(100), seen(100));
     check("none of 600", &clean, &of(RetryBase::All, 0.01), Pass, "");
     check("none of 600", &clean, &of(RetryBase::All, 0.004), Inconclusive, "more requests would tell");
@@ -220,8 +223,26 @@ fn a_phase_without_windows_is_inconclusive() {
         limit(Some("db"), Metric::Amplification, Op::AtMost, 1.2),
         in_every_window(limit(Some("db"), RETRY_RATIO, Op::AtMost, 0.2)),
     ] {
-        check("aborted", &only_baseline, &expectation, Inconclusive, "no window of the fault phase");
+        let got = check("aborted", &only_baseline, &expectation, Inconclusive, "no window of the fault phase");
+        assert_eq!(got.windows, [0; 0], "the baseline's are no windows of the fault");
     }
+    let got = only_baseline.judge(&recovers(RETRY_RATIO, None, Within::Windows(2)));
+    assert_eq!((got.verdict, got.windows), (Inconclusive, vec![]));
+}
+
+#[test]
+fn of_edges_that_are_equally_bad_the_first_is_named() {
+    let mut drill = Drill::usual(seen(100).retries(40), seen(100));
+    drill.edges.push(EdgeSpec { name: "cache".to_owned(), ..drill.edges[1].clone() });
+    for window in &mut drill.windows {
+        window.edges.push(window.edges[1].clone());
+    }
+    let judge = |drill: &Drill| drill.judge(&limit(None, RETRY_RATIO, Op::AtMost, 0.1)).edge;
+    assert_eq!(judge(&drill).as_deref(), Some("db"));
+    for window in drill.windows.iter_mut().filter(|window| window.phase == PhaseName::Fault) {
+        window.edges[2].retries.matched += 1;
+    }
+    assert_eq!(judge(&drill).as_deref(), Some("cache"), "the worst");
 }
 
 #[test]

@@ -84,7 +84,8 @@ fn most_attempts_of_one_request_are_a_fact_and_have_no_interval() {
         (Op::AtLeast, 3.0, Verdict::Pass),
     ] {
         let judgement = drill.judge(&db(Metric::AttemptsMax, op, limit));
-        assert_eq!((judgement.verdict, judgement.interval), (verdict, Some((3.0, 3.0))), "{op} {limit}");
+        assert_eq!((judgement.verdict, judgement.interval), (verdict, None), "{op} {limit}");
+        assert!(!judgement.reason.is_some_and(|reason| reason.contains("interval")), "{op} {limit}");
     }
     let silent = changed(|edge| *edge = EdgeWindow::default());
     let nothing =
@@ -252,6 +253,13 @@ fn a_peak_that_chance_makes_of_few_retries_is_no_burst() {
     // A thousand that are spread evenly show that none stand out.
     let even = changed(|edge| (0..1000).for_each(|n| edge.burst.add(n * 10_000_000)));
     assert_eq!(judged(&even, &db(Metric::RetryPeakToMean, Op::AtMost, 10.0)).0, Verdict::Pass);
+    // The fullest is no less than the mean, however few retries there are.
+    let mut spread = changed(|_| {});
+    for window in spread.windows.iter_mut().filter(|window| window.phase == PhaseName::Fault) {
+        (0..100).for_each(|n| window.edges[1].burst.add(window.start_ns + n * 100_000_000));
+    }
+    let got = spread.judge(&db(Metric::RetryPeakToMean, Op::AtMost, 30.0));
+    assert_eq!(got.interval.map(|(lo, hi)| (lo >= 1.0, hi > lo)), Some((true, true)), "{got:?}");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn lines<T>(
     let mut found = Vec::new();
     for item in fields::items(entry, problems).unwrap_or_default() {
         let what = format!("a line of `{}`", entry.key.text);
-        let Some(text) = fields::scalar(item, &entry.key.place, &what, problems) else {
+        let Some(text) = fields::scalar(item, &written(&item.place, problems), &what, problems) else {
             continue;
         };
         let Some(edges) = edges else { continue };
@@ -102,6 +102,16 @@ fn lines<T>(
         }
     }
     found
+}
+
+/// An item's place; of one that is empty the dash before it, where there is something to be seen.
+fn written(place: &Place, problems: &Problems<'_>) -> Place {
+    let before = problems.text(&Place { start: 0, ..place.clone() }).unwrap_or_default().trim_end();
+    let line = before.rfind('\n').map_or(0, |end| end + 1);
+    // A comment may stand behind it.
+    let code = before.get(line..).and_then(|code| code.split('#').next()).map_or(0, |code| line + code.trim_end().len());
+    let dash = before.get(..code).and_then(|before| before.strip_suffix('-')).filter(|_| place.start == place.end);
+    dash.map_or_else(|| place.clone(), |dash| Place { start: dash.len(), end: dash.len() + 1, ..place.clone() })
 }
 
 /// The part of the file that an error in a line points to: the part itself if the line stands in the file as it is.

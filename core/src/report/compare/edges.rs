@@ -120,7 +120,7 @@ fn share(what: String, before: (u64, u64), after: (u64, u64)) -> Row {
         _ => Change::Unknown,
     };
     let spelled = |estimate: Option<Estimate>| estimate.map_or_else(unknown, |estimate| percent(estimate.value));
-    Row { what, before: spelled(was), after: spelled(is), change }
+    Row::new(what, spelled(was), spelled(is), change)
 }
 
 fn estimate((hits, of): (u64, u64)) -> Option<Estimate> {
@@ -147,7 +147,7 @@ fn rate(what: String, was: Tally, is: Tally) -> Row {
         Change::Unknown
     };
     let spelled = |tally: Tally| if tally.exposure > 0.0 { decimals(tally.rate(), 3) } else { unknown() };
-    Row { what, before: spelled(was), after: spelled(is), change }
+    Row::new(what, spelled(was), spelled(is), change)
 }
 
 /// A quantile in milliseconds, and its interval if the result has one.
@@ -177,5 +177,5 @@ fn latency(what: String, was: Quantile, is: Quantile) -> Row {
         _ => Change::Unknown,
     };
     let spelled = |value: Option<f64>| value.map_or_else(unknown, |ms| quantity(ms / 1e3, "s"));
-    Row { what, before: spelled(was.0), after: spelled(is.0), change }
+    Row::new(what, spelled(was.0), spelled(is.0), change)
 }

@@ -28,22 +28,25 @@ pub(super) fn all(run: &Run) -> Markup {
     }
 }
 
-fn figure(run: &Run, title: &str, unit: &str, shape: Shape, drawn: &[Line]) -> Markup {
-    if drawn.iter().all(|line| line.values.iter().all(Option::is_none)) {
+fn figure(run: &Run, title: &str, unit: &str, shape: Shape, lines: &[Line]) -> Markup {
+    if lines.iter().all(|line| line.values.iter().all(Option::is_none)) {
         return html! {};
     }
-    let colours = colours(drawn, shape);
+    let colours = colours(lines, shape);
     let shades: Vec<Shade<'_>> =
         run.phases.iter().map(|phase| Shade { name: &phase.name, span: lines::span(run, phase.start_ns, phase.end_ns) }).collect();
+    // The chart stacks the shares; the table has each one's own.
+    let above = if shape == Shape::Stack { lines::stacked(lines) } else { Vec::new() };
+    let drawn = if shape == Shape::Stack { &above } else { lines };
     let svg = plot::svg(drawn, &colours, &lines::spans(run), &shades, unit, shape);
     html! {
         figure {
             figcaption {
                 strong { (title) }
-                div.legend { @for (line, colour) in drawn.iter().zip(&colours) { span { i class={ "c" (colour) @if line.thin { " thin" } } {} (line.name) } } }
+                div.legend { @for (line, colour) in lines.iter().zip(&colours) { span { i class={ "c" (colour) @if line.thin { " thin" } } {} (line.name) } } }
             }
             (PreEscaped(svg))
-            (numbers(run, drawn, unit))
+            (numbers(run, lines, unit))
         }
     }
 }
@@ -76,7 +79,7 @@ fn numbers(run: &Run, drawn: &[Line], unit: &str) -> Markup {
     html! {
         details {
             summary { "the numbers" }
-            div.scroll {
+            div.scroll tabindex="0" {
                 table {
                     thead { tr { th scope="col" { "window" } th scope="col" { "phase" } @for line in drawn { th scope="col" { (line.name) } } } }
                     tbody {

@@ -78,8 +78,7 @@ pub(super) fn retries(run: &Run) -> Vec<Line> {
         .collect()
 }
 
-/// Shares of what became of a role's requests, in percent: classes of status, and no answer. Each includes those below it,
-/// so that they stack; the largest comes first.
+/// Shares of what became of a role's requests, in percent: classes of status, and no answer. Together they are 100; [`stacked`] draws them.
 pub(super) fn outcomes(run: &Run, role: &str) -> Vec<Line> {
     let edges = of_role(run, role);
     let mut by_window: Vec<BTreeMap<String, f64>> = Vec::new();
@@ -98,17 +97,29 @@ pub(super) fn outcomes(run: &Run, role: &str) -> Vec<Line> {
     names.sort();
     names.dedup();
     names.retain(|name| by_window.iter().any(|classes| classes.get(name).is_some_and(|count| *count > 0.0)));
-    let mut lines: Vec<Line> = Vec::new();
-    for (index, name) in names.iter().enumerate() {
+    let share = |name: &String| {
         let values = by_window.iter().map(|classes| {
             let total: f64 = classes.values().sum();
-            let part: f64 = names.iter().take(index + 1).filter_map(|name| classes.get(name)).sum();
-            (total > 0.0).then(|| 100.0 * part / total)
+            (total > 0.0).then(|| 100.0 * classes.get(name).copied().unwrap_or(0.0) / total)
         });
-        lines.push(Line { name: name.clone(), values: values.collect(), thin: false });
+        Line { name: name.clone(), values: values.collect(), thin: false }
+    };
+    names.iter().rev().map(share).collect()
+}
+
+/// Shares as they are drawn, one above the other: each line has those behind it added, so that the first, which is drawn first, is the highest.
+pub(super) fn stacked(shares: &[Line]) -> Vec<Line> {
+    let add = |a: Option<f64>, b: Option<f64>| Some(a? + b?);
+    let mut stacked: Vec<Line> = Vec::new();
+    for line in shares.iter().rev() {
+        let values = match stacked.last() {
+            Some(below) => line.values.iter().zip(&below.values).map(|(value, below)| add(*value, *below)).collect(),
+            None => line.values.clone(),
+        };
+        stacked.push(Line { name: line.name.clone(), values, thin: line.thin });
     }
-    lines.reverse();
-    lines
+    stacked.reverse();
+    stacked
 }
 
 /// The name under which requests without an answer are shown.

@@ -193,6 +193,30 @@ fn the_page_needs_nothing_beside_itself() {
 }
 
 #[test]
+fn the_table_below_a_stacked_chart_has_each_outcomes_own_share() {
+    let mut run = run();
+    for edge in run.windows.iter_mut().flat_map(|window| &mut window.edges).filter(|edge| edge.name == "db") {
+        edge.status = [("200".to_owned(), 60), ("404".to_owned(), 10), ("503".to_owned(), 20)].into();
+        edge.failures = [("client_abort".to_owned(), 10), ("status".to_owned(), 20)].into();
+    }
+    let page = html::render(&run);
+    let figure = page.split("What became of downstream requests").nth(1).unwrap().split("</figure>").next().unwrap();
+    let (chart, table) = figure.split_once("<details>").unwrap();
+    let cells = |row: &str| -> Vec<String> { row.split("</td>").filter_map(|cell| Some(cell.rsplit_once("<td>")?.1.to_owned())).collect() };
+    let row = cells(table.split("<tbody>").nth(1).unwrap().split("</tr>").next().unwrap());
+    assert_eq!(row[2..], ["10.0 %", "20.0 %", "10.0 %", "60.0 %"]);
+    // Drawn they are one above the other: the first fills the whole height.
+    let tops: Vec<&str> = chart.split("<polygon").skip(1).collect();
+    assert_eq!(tops.len(), 4);
+    let least = |area: &str| {
+        let points = area.split("points=\"").nth(1).unwrap().split('"').next().unwrap();
+        points.split_whitespace().filter_map(|point| point.split_once(',')?.1.parse::<u32>().ok()).min()
+    };
+    let tops: Vec<u32> = tops.iter().filter_map(|area| least(area)).collect();
+    assert!(tops.windows(2).all(|pair| pair[0] < pair[1]), "{tops:?}");
+}
+
+#[test]
 fn pauses_before_retries_are_drawn_where_there_are_any() {
     let mut run = run();
     let gap = |up_to_ms, count| crate::report::json::retrying::Gap { up_to_ms, count };
@@ -315,6 +339,56 @@ fn a_comparison_says_what_got_better_and_what_worse() {
     assert_eq!(change(&compare::rows(&before, &after), "db: late starts per request"), Some(Change::Worse));
     after.edges[1].phases.get_mut("fault").unwrap().latency_interval_ms = None;
     assert_eq!(change(&compare::rows(&before, &after), "db: latency p50"), Some(Change::Unknown));
+}
+
+#[test]
+fn a_comparison_says_that_a_drill_was_ended_early_or_vacuous() {
+    let before = run();
+    let mut after = before.clone();
+    after.edges[1].phases.get_mut("fault").unwrap().retries.matched = 0;
+    let cells = |before: &Run, after: &Run, what: &str| {
+        compare::rows(before, after).iter().find(|row| row.what == what).map(compare::Row::cells).unwrap()
+    };
+    assert_eq!(cells(&before, &after, "db: retries")[3], "better");
+    after.drill.aborted = Some("guard `x`".to_owned());
+    assert_eq!(cells(&before, &after, "db: retries")[3], "after ended early: better");
+    assert_eq!(cells(&before, &after, "verdict")[2], "fail (ended early)");
+    assert_eq!(cells(&before, &after, "db: latency p99")[3], "no difference shown");
+    after.verdict = Some("vacuous".to_owned());
+    assert_eq!(cells(&before, &after, "db: retries")[3], "after ended early and vacuous: better");
+    assert_eq!(cells(&after, &before, "db: retries")[3], "before ended early and vacuous: worse");
+    assert_eq!(cells(&after, &before, "verdict")[3], "before ended early and vacuous: worse");
+}
+
+#[test]
+fn facts_are_compared_though_they_have_no_interval() {
+    let mut before = run();
+    let view = &mut before.expectations[0];
+    (view.text, view.unit) = ("attempts max <= 9".to_owned(), "count".to_owned());
+    (view.verdict, view.observed, view.interval) = ("pass".to_owned(), Some(9.0), None);
+    let mut after = before.clone();
+    after.expectations[0].observed = Some(3.0);
+    let change =
+        |before: &Run, after: &Run| compare::rows(before, after).iter().find(|row| row.what == "attempts max <= 9").map(|row| row.change);
+    assert_eq!(change(&before, &after), Some(Change::Better));
+    assert_eq!(change(&after, &before), Some(Change::Worse));
+    // Results of earlier versions had the number at both ends.
+    before.expectations[0].interval = Some([Some(9.0), Some(9.0)]);
+    assert_eq!(change(&before, &after), Some(Change::Better));
+    assert_eq!(change(&before, &before), Some(Change::Same));
+    let page = html::render(&after);
+    let card = page.split("attempts max").nth(1).unwrap().split("</article>").next().unwrap();
+    assert!(!card.contains("<dt>90% interval") && card.contains("windows"), "{card}");
+    assert!(!junit::render(&after).contains("limit 0.2, 90% interval -"));
+}
+
+#[test]
+fn tables_that_scroll_can_be_reached_and_are_shaded_where_there_is_more() {
+    let page = html::render(&run());
+    assert_eq!(page.matches("<div class=\"scroll\" tabindex=\"0\">").count(), page.matches("<div class=\"scroll\"").count());
+    let style = page.split("</style>").next().unwrap();
+    let scroll = style.split(".scroll {").nth(1).unwrap().split('}').next().unwrap();
+    assert!(scroll.contains("overflow-x: auto") && scroll.contains("local") && scroll.contains("scroll;"), "{scroll}");
 }
 
 #[test]

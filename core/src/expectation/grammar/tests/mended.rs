@@ -95,10 +95,76 @@ fn a_line_is_corrected_to_what_was_meant_or_not_at_all() {
         ("web success ratio >= 60% and retry ratio <= 1%", None),
         ("web sucess ratio >= 60% durin recovry", Some("web success ratio >= 60% during recovery")),
         ("web success ratio > 100%", Some("web success ratio >= 100%")),
+        ("retry ratio of first <= 3", Some("retry ratio of first <= 3%")),
+        ("retransmit ratio <= 1.5", Some("retransmit ratio <= 1.5%")),
+        ("latency p99 <= 300", Some("latency p99 <= 300ms")),
+        ("latency p99 <= 2", Some("latency p99 <= 2s")),
+        ("latency p99 <= 0.25", Some("latency p99 <= 0.25s")),
+        ("latency p99 <= .3s", Some("latency p99 <= 0.3s")),
+        ("latency p99 <= 300 milliseconds", Some("latency p99 <= 300ms")),
+        ("orphan work <= 3", Some("orphan work <= 3s")),
+        ("downstream QPS per ingres <= 1.2", Some("downstream QPS per ingress <= 1.2")),
+        ("store downstream qps per request <= 1.2", Some("store downstream QPS per ingress <= 1.2")),
+        ("downstream QPS per ingress request <= 1.2", Some("downstream QPS per ingress <= 1.2")),
+        ("connections opend <= 20", Some("connections opened <= 20")),
+        ("connections open <= 20", Some("connections <= 20")),
+        ("retries <= 5%", Some("retry ratio <= 5%")),
+        ("web retries < 5%", Some("web retry ratio < 5%")),
+        ("retries <= 3", None),
+        ("retry rate <= 5%", Some("retry ratio <= 5%")),
+        ("retry rate <= 5/s", None),
+        ("errors <= 1%", Some("success ratio >= 99%")),
+        ("errors <= 3", None),
+        ("response time p95 <= 1s", Some("latency p95 <= 1s")),
+        ("20% >= retry ratio", Some("retry ratio <= 20%")),
+        ("99 % <= web success ratio during recovery", Some("web success ratio >= 99% during recovery")),
+        ("20% >= retry ratio >= 1%", None),
+        ("web success ratio >= 99%%", Some("web success ratio >= 99%")),
+        ("web success ratio >= 99 percent", Some("web success ratio >= 99%")),
+        ("downstream QPS <= 200 rps", Some("downstream QPS <= 200/s")),
+        ("retry ratio <= 5%.", Some("retry ratio <= 5%")),
+        ("retry ratio is below 5%", Some("retry ratio < 5%")),
+        ("retry ratio must be <= 5%", Some("retry ratio <= 5%")),
+        ("retry ratio must not exceed 5%", Some("retry ratio <= 5%")),
+        ("success ratio of web >= 60%", Some("web success ratio >= 60%")),
+        ("retry ratio of store <= 5%", Some("store retry ratio <= 5%")),
+        ("retry ratio of first on store <= 5%", Some("store retry ratio of first <= 5%")),
+        ("latency of web p99 <= 1s", Some("web latency p99 <= 1s")),
+        ("downstream QPS <= +20%", Some("downstream QPS increase <= 20%")),
+        ("downstream QPS increase <= +20%", Some("downstream QPS increase <= 20%")),
+        ("retry ratio <= +2%", None),
+        ("amplification increase <= 20%", Some("amplification <= 1.2x")),
+        ("web goodput >= 95%", Some("web goodput >= 0.95x")),
+        ("web goodput <= 95%", None),
+        ("web goodput >= 95% of the baseline", Some("web goodput >= 0.95x")),
+        ("downstream QPS <= 1.2x of baseline", Some("downstream QPS <= 1.2x")),
+        // Neither the baseline's limit nor a share.
+        ("retry ratio <= 20% of baseline", None),
+        ("retry ratio <= 20% in baseline", Some("retry ratio <= 20% during baseline")),
+        ("retry ratio <= 5% during the fault", Some("retry ratio <= 5% during fault")),
+        ("downstream QPS <= 20% increase", Some("downstream QPS increase <= 20%")),
+        ("web/success ratio >= 99%", Some("web success ratio >= 99%")),
+        ("store.retry ratio <= 5%", Some("store retry ratio <= 5%")),
+        ("store: retry ratio <= 5%", Some("store retry ratio <= 5%")),
+        ("retry ratio of first attempts <= 5%", Some("retry ratio of first <= 5%")),
+        ("success rate >= 99", Some("success ratio >= 99%")),
         ("retry ratio < 0%", Some("retry ratio <= 0%")),
     ] {
         assert_eq!(corrected(line, false).as_deref(), mended, "{line}");
         holds(line).expect(line);
+    }
+}
+
+#[test]
+fn where_two_readings_are_likely_both_are_offered() {
+    for (line, advice) in [
+        ("retry ratio of first <= 3", "write `3%` or `300%`"),
+        ("retransmit ratio <= 1.5", "write `1.5%` or `150%`"),
+        ("latency p99 <= 300", "write `300ms` or `300s`"),
+        ("latency p99 <= 3", "write `3s` or `3ms`"),
+        ("orphan work <= 3", "write `3s` or `3ms`"),
+    ] {
+        assert_eq!(parse_expectation(line, &edges()).unwrap_err().advice.as_deref(), Some(advice), "{line}");
     }
 }
 
@@ -111,6 +177,12 @@ fn a_guard_is_corrected_to_what_was_meant() {
         ("web success ratio 20% for 3 windows", Some("web success ratio < 20% for 3 windows")),
         ("retry ratio 20%", Some("retry ratio > 20%")),
         ("retry ratio > 100%", Some("retry ratio >= 100%")),
+        ("20% > web success ratio for 3 windows", Some("web success ratio < 20% for 3 windows")),
+        ("success ratio of web < 20% for 3 windows", Some("web success ratio < 20% for 3 windows")),
+        ("latency p99 > 500 for 2 windows", Some("latency p99 > 500ms for 2 windows")),
+        // A guard knows no factor of the baseline.
+        ("web goodput > 95%", None),
+        ("web success ratio < 20% 3 windows", Some("web success ratio < 20% for 3 windows")),
     ] {
         assert_eq!(corrected(line, true).as_deref(), mended, "{line}");
         holds(line).expect(line);
@@ -170,7 +242,7 @@ proptest! {
     fn what_is_proposed_for_words_in_any_order_reads(words in proptest::collection::vec(proptest::sample::select(vec![
         "web", "store", "success", "ratio", "latency", "p99", "99", "retry", "of", "first", "frist", "increase", "recovers", "in", "within", "two",
         "2", "windows", "window", "every", "during", "fault", "<=", ">=", "=", ">", "20%", "-5%", "1.2x", "1e3s", "for", "fo", "not", "metastable",
-        "failure", "goodput", "attempts", "max", "three", "all", "qps", "per", "ingress",
+        "failure", "goodput", "attempts", "max", "three", "is", "below", "+20%", "99%%", "300", "all", "qps", "per", "ingress",
     ]), 1..9)) {
         holds(&words.join(" "))?;
     }
