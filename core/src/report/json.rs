@@ -164,8 +164,8 @@ pub struct Drill {
 #[expect(missing_docs, reason = "as in Judgement")]
 pub struct ExpectationView {
     pub text: String,
-    /// The edge that the numbers are of: the one that is named, else the worst. `null` of the whole drill, and in results of earlier versions.
-    #[serde(default)]
+    /// The edge that the numbers are of: the one that is named, else the worst. Not there of the whole drill, and in results of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge: Option<String>,
     pub verdict: String,
     pub observed: Option<f64>,
