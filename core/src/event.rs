@@ -84,6 +84,8 @@ pub enum ProbeEventKind {
         /// How many requests were on this connection before it.
         index: u32,
     },
+    /// On a connection that was open before the probe, the requester has ended its side with requests unanswered: it is gone, or only asks no more.
+    AsksNoMore,
     /// Something on a stream of an HTTP/2 connection.
     Stream(StreamEvent),
 }

@@ -318,6 +318,7 @@ impl Tracker {
             ProbeEventKind::ResponseHead { index, status, requester_ended, piece } => {
                 self.connections.response(place, Reply { index, status, requester_ended }, &piece, books);
             }
+            ProbeEventKind::AsksNoMore => self.connections.asks_no_more(place),
             ProbeEventKind::Closed { how } => {
                 self.connections.closed(place, how, books);
                 self.books.roster.closed(event.conn, event.at_ns);

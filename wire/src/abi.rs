@@ -215,6 +215,8 @@ pub mod kind {
     pub const TURNED_AWAY: u8 = 13;
     /// The connection goes on as HTTP/2 (`Upgrade: h2c`): request `index` is stream 1, and answered there.
     pub const UPGRADED: u8 = 14;
+    /// On a connection that was open before: the client has closed its side with requests unanswered. It is gone, or only asks no more.
+    pub const ASKS_NO_MORE: u8 = 15;
 }
 
 /// Values of [`EventHeader::status`] in a `CONNECT_FAILED` record.

@@ -106,6 +106,8 @@ impl Book {
     pub const FOUND_OPEN: u8 = 32;
     /// Its role stays unknown.
     pub const ROLE_GIVEN_UP: u8 = 64;
+    /// The client has closed its side while it waited, and that was told.
+    pub const WAITS_NO_MORE: u8 = 128;
     /// In `seen_in`, `seen_out`: a segment with RST passed.
     pub const RST: u8 = 1;
     /// In `seen_in`, `seen_out`: a segment with FIN passed.

@@ -37,6 +37,7 @@ pub(super) fn decode(record: &[u8]) -> Option<ProbeEvent> {
         }
         kind::CONNECT_FAILED => ProbeEventKind::ConnectFailed { peer: addresses(data)?.1, reason: reason(status) },
         kind::UPGRADED => ProbeEventKind::Upgraded { index },
+        kind::ASKS_NO_MORE => ProbeEventKind::AsksNoMore,
         kind::TURNED_AWAY => ProbeEventKind::TurnedAway { piece: piece() },
         kind::REQUEST => ProbeEventKind::RequestHead { index, piece: piece() },
         kind::RESPONSE => {

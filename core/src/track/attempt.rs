@@ -32,6 +32,8 @@ pub(crate) struct Attempt {
     pub(crate) ticket: Option<Ticket>,
     /// The request that it belongs to, by name.
     pub(crate) links: Links,
+    /// When its sender ended its side of the connection, nanoseconds: should no answer come, it was given up then.
+    pub(crate) given_up_ns: Option<u64>,
     /// When its own sender stops waiting, nanoseconds.
     pub(crate) deadline_ns: u64,
     /// The next one on the same connection, in order of index.
@@ -117,6 +119,7 @@ mod tests {
             start_ns: token,
             ticket: None,
             links: [0; 2],
+            given_up_ns: None,
             deadline_ns: u64::MAX,
             next: None,
         }

@@ -222,6 +222,10 @@ impl Cohorts {
         for attempt in unanswered.filter(|attempt| attempt.epoch == epoch && attempt.counts) {
             let age_ns = at_ns.saturating_sub(attempt.start_ns);
             let Some(book) = cohort.edges.get_mut(usize::from(attempt.edge.0)) else { continue };
+            if let Some(given_up_ns) = attempt.given_up_ns {
+                book.fail(Failure::ClientAbort, given_up_ns.saturating_sub(attempt.start_ns));
+                continue;
+            }
             book.waited_ns.push(age_ns);
             if age_ns >= hang_after_ns {
                 book.fail(Failure::Hang, age_ns);

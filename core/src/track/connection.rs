@@ -167,6 +167,15 @@ impl Connection {
         Some(stray)
     }
 
+    /// Notes of all that is open that its sender may wait no more.
+    pub(crate) fn give_up(&self, attempts: &mut Attempts, at_ns: u64) {
+        let mut next = self.first;
+        while let Some(attempt) = next.and_then(|slot| attempts.get_mut(slot)) {
+            attempt.given_up_ns.get_or_insert(at_ns);
+            next = attempt.next;
+        }
+    }
+
     fn chain<'a>(&self, attempts: &'a Attempts) -> impl Iterator<Item = (Slot, &'a Attempt)> {
         let at = |slot: Option<Slot>| slot.and_then(|slot| attempts.get(slot).map(|attempt| (slot, attempt)));
         std::iter::successors(at(self.first), move |(_, attempt)| at(attempt.next))
@@ -200,6 +209,7 @@ mod tests {
             start_ns: 0,
             ticket: None,
             links: [0; 2],
+            given_up_ns: None,
             deadline_ns: u64::MAX,
             next: None,
         }

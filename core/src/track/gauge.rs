@@ -5,12 +5,23 @@ const ANSWERS: usize = 256;
 /// The quantile is taken anew after so many answers.
 const EVERY: usize = 64;
 
+/// Before the first quantile, what is longer than the longest answer by this factor: of a few, the longest says little of the one in a hundred.
+const MARGIN: u64 = 2;
+
 /// The 99th percentile of the latest answers' time.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Gauge {
     latest: Vec<u64>,
     next: usize,
+    longest_ns: u64,
     p99_ns: u64,
+}
+
+impl Default for Gauge {
+    fn default() -> Self {
+        // Without an answer nobody knows what is long.
+        Self { latest: Vec::new(), next: 0, longest_ns: 0, p99_ns: u64::MAX }
+    }
 }
 
 impl Gauge {
@@ -22,6 +33,10 @@ impl Gauge {
             self.latest[self.next % ANSWERS] = latency_ns;
         }
         self.next += 1;
+        if self.next < EVERY {
+            self.longest_ns = self.longest_ns.max(latency_ns);
+            self.p99_ns = self.longest_ns.saturating_mul(MARGIN);
+        }
         if self.next.is_multiple_of(EVERY) {
             let mut sorted = self.latest.clone();
             sorted.sort_unstable();
@@ -29,7 +44,7 @@ impl Gauge {
         }
     }
 
-    /// Nanoseconds; 0 before the first answers.
+    /// Nanoseconds; no attempt is as old before the first answer.
     #[must_use]
     pub(crate) const fn p99_ns(&self) -> u64 {
         self.p99_ns
@@ -43,9 +58,13 @@ mod tests {
     #[test]
     fn the_gauge_follows_the_latest_answers() {
         let mut gauge = Gauge::default();
-        assert_eq!(gauge.p99_ns(), 0);
-        (1..=256).for_each(|latency| gauge.answered(latency));
-        assert_eq!(gauge.p99_ns(), 254);
+        assert_eq!(gauge.p99_ns(), u64::MAX);
+        gauge.answered(1);
+        gauge.answered(3);
+        gauge.answered(2);
+        assert_eq!(gauge.p99_ns(), 6);
+        (1..=253).for_each(|latency| gauge.answered(latency));
+        assert_eq!(gauge.p99_ns(), 251);
         (0..256).for_each(|_| gauge.answered(1_000_000));
         assert_eq!(gauge.p99_ns(), 1_000_000);
     }

@@ -113,6 +113,7 @@ fn place(event: &ProbeEvent) -> (u8, u64, u32, u32) {
         ProbeEventKind::ConnectFailed { .. } => (3, 0, 0),
         ProbeEventKind::Upgraded { index } => (2, *index, 0),
         ProbeEventKind::TurnedAway { piece } => (3, 0, piece.offset),
+        ProbeEventKind::AsksNoMore => (3, 0, 0),
         ProbeEventKind::Closed { .. } => (4, 0, 0),
     };
     (rank, event.conn.0, index, offset)

@@ -286,6 +286,13 @@ impl Connections {
         self.leave(place.conn, outcome, place.at_ns, books);
     }
 
+    /// The requester has ended its side: of what is not answered in the end, it is known when it was given up.
+    pub(crate) fn asks_no_more(&mut self, place: Place) {
+        if let Some(connection) = self.open.get(&place.conn.0) {
+            connection.give_up(&mut self.attempts, place.at_ns);
+        }
+    }
+
     /// The open attempts, in no order.
     pub(crate) fn attempts(&self) -> impl Iterator<Item = &Attempt> {
         self.attempts.iter()
@@ -350,6 +357,7 @@ impl Connections {
             start_ns: at_ns,
             ticket: started.ticket,
             links: started.links,
+            given_up_ns: None,
             deadline_ns: started.deadline_ns,
             next: None,
         }

@@ -185,10 +185,17 @@ fn another_call_is_no_retry() {
     }
 }
 
+/// An edge whose one answer so far took 10 ms.
+fn used_to_10_ms() -> Scene {
+    let mut scene = Scene::on(STORE);
+    scene.get(0, 9, 0, "/first").answer(10, 9, 0, 200);
+    scene
+}
+
 #[test]
 fn a_hedge_is_a_match_with_an_attempt_that_is_still_open() {
-    let mut scene = Scene::on(STORE);
-    scene.get(0, 1, 0, "/").get(100, 2, 0, "/").answer(120, 2, 0, 200).answer(400, 1, 0, 503);
+    let mut scene = used_to_10_ms();
+    scene.get(20, 1, 0, "/").get(100, 2, 0, "/").answer(120, 2, 0, 200).answer(400, 1, 0, 503);
     // The hedged attempt failed later, but it has explained its one successor.
     scene.get(410, 3, 0, "/").answer(420, 3, 0, 200);
     let edge = scene.result();
@@ -198,10 +205,14 @@ fn a_hedge_is_a_match_with_an_attempt_that_is_still_open() {
 #[test]
 fn an_open_attempt_is_not_hedged_before_it_is_slower_than_the_edge_is_used_to() {
     for (age, expected) in [(49, 0), (50, 1)] {
-        let mut scene = Scene::on(STORE);
-        scene.get(0, 1, 0, "/").get(age, 2, 0, "/").answer(500, 1, 0, 200).answer(500, 2, 0, 200);
+        let mut scene = used_to_10_ms();
+        scene.get(20, 1, 0, "/").get(20 + age, 2, 0, "/").answer(500, 1, 0, 200).answer(500, 2, 0, 200);
         assert_eq!(scene.result().hedges, expected, "{age}");
     }
+    // Before any answer nobody knows what is long.
+    let mut scene = Scene::on(STORE);
+    scene.get(0, 1, 0, "/").get(2_000, 2, 0, "/").answer(2_500, 1, 0, 200).answer(2_500, 2, 0, 200);
+    assert_eq!(scene.result().hedges, 0);
     for (age, expected) in [(299, 0), (300, 1)] {
         let mut scene = Scene::on(STORE);
         for n in 0..64 {
@@ -246,4 +257,17 @@ fn three_tries_at_each_of_three_layers_are_counted_at_the_store() {
     assert_eq!((edge.attempts, retries(&edge), edge.attempts_max), (27, (18, 0, 0), 27));
     assert_eq!(edge.failures.values().sum::<u64>(), 27);
     assert_eq!(scene.edge, EdgeId(1));
+}
+
+#[test]
+fn on_a_slow_edge_calls_that_overlap_from_the_first_on_are_no_retries() {
+    let mut scene = Scene::on(STORE);
+    // 300 ms each, one every 150 ms, each on a connection of its own.
+    for call in 0..60 {
+        scene.get(1_000 + 150 * call, call + 1, 0, "/");
+        if call >= 2 {
+            scene.answer(1_001 + 150 * call, call - 1, 0, 200);
+        }
+    }
+    assert_eq!(retries(&scene.result()), (0, 0, 0));
 }

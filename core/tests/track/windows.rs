@@ -163,6 +163,21 @@ fn an_answer_after_the_horizon_is_too_late_however_late_the_window_is_asked_for(
 }
 
 #[test]
+fn what_its_sender_gave_up_and_nobody_answered_ended_when_it_was_given_up() {
+    let mut scene = Scene::on(STORE);
+    scene.get(1_000, 1, 0, "/").get(1_000, 2, 0, "/");
+    for conn in [1, 2] {
+        scene.tell(event(STORE, 2_000, conn, ProbeEventKind::AsksNoMore));
+    }
+    // The second only asks no more, and has its answer.
+    scene.answer(3_000, 2, 0, 200).end_window(0);
+    let windows = scene.tracker.finalised(40_000 * MS);
+    let edge = &windows[0].edges[1];
+    assert_eq!((failures(edge), statuses(edge), edge.pending), (vec![(Failure::ClientAbort, 1)], vec![("200", 1)], 0));
+    assert_eq!((edge.failure_latency_ns.iter().max(), edge.waited_ns.len()), (Some(&(1_000 * MS)), 0));
+}
+
+#[test]
 fn an_attempt_that_is_open_for_less_than_a_hang_is_pending() {
     let mut scene = Scene::with(STORE, TrackConfig { hang_after_ns: 60_000 * MS, ..TrackConfig::default() });
     scene.get(1_000, 1, 0, "/");

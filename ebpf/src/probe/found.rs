@@ -117,12 +117,22 @@ pub unsafe fn closed(book: *mut Book, sender: &Sender, flags: u32) {
         }
         let (seen_in, seen_out) = ((*book).seen_in, (*book).seen_out);
         let is_ingress = (*book).role == role::INGRESS;
-        let by_server = if is_ingress { seen_out } else { seen_in };
-        if (*book).awaits() && (seen_in | seen_out) & Book::RST == 0 && by_server & Book::FIN == 0 {
+        let (by_server, by_client) = if is_ingress { (seen_out, seen_in) } else { (seen_in, seen_out) };
+        let waits = (*book).awaits() && (seen_in | seen_out) & Book::RST == 0 && by_server & Book::FIN == 0;
+        if waits && (by_client & Book::FIN == 0 || (*book).life & Book::WAITS_NO_MORE != 0) {
             return;
         }
         // What was read of it as plaintext may still be on its way to the program.
         if (*book).protocol == protocol::TLS && (seen_in | seen_out) & Book::RST == 0 && seen_in & seen_out & Book::FIN == 0 {
+            return;
+        }
+        let wants = count::wants_events(flags) && ((*book).edge as usize) < MAX_NAMED_EDGES;
+        if waits {
+            // Should no answer come, nothing else will tell when it was given up.
+            (*book).life |= Book::WAITS_NO_MORE;
+            if wants {
+                sender.connection(book, Subject { kind: kind::ASKS_NO_MORE, index: 0, status: 0, flags: 0 }, &Addresses::NONE);
+            }
             return;
         }
         (*book).life |= Book::CLOSE_SENT;
@@ -139,7 +149,7 @@ pub unsafe fn closed(book: *mut Book, sender: &Sender, flags: u32) {
             close::LOCAL
         };
         count::add(&raw mut (*sender.counters).connections_closed, 1);
-        if count::wants_events(flags) && ((*book).edge as usize) < MAX_NAMED_EDGES {
+        if wants {
             let subject = Subject { kind: kind::CLOSED, index: 0, status: how, flags: 0 };
             sender.connection(book, subject, &Addresses::NONE);
         }
