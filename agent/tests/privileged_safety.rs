@@ -633,7 +633,11 @@ fn a_cgroup2_hierarchy_that_was_mounted_because_the_host_has_none_goes_with_the_
         \"$0\" --state-dir \"$1\" observe --ingress web=:1 >&2 & \
         until [ -e \"$1/cgroup2/cgroup.procs\" ]; do sleep 0.01; done; kill -9 $!; wait; echo killed: $(ls -A \"$1\"); \
         \"$0\" --state-dir \"$1\" clean; echo clean: $(ls -A \"$1\") $(grep -c ' - cgroup2 ' /proc/self/mountinfo)";
-    let ended = Command::new("unshare").args(["--mount", "--net", "--propagation", "private", "sh", "-c", script]).arg(program).arg(&state).output();
+    let ended = Command::new("unshare")
+        .args(["--mount", "--net", "--propagation", "private", "sh", "-c", script])
+        .arg(program)
+        .arg(&state)
+        .output();
     let ended = ended.unwrap();
     let told = String::from_utf8_lossy(&ended.stdout);
     let removed = "removed the cgroup2 hierarchy that was mounted in the state directory";

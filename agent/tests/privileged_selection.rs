@@ -111,7 +111,7 @@ fn a_network_is_met_on_every_interface_that_a_route_within_it_leads_to() {
             hit
         };
         // Without a default route the network's own address has no route.
-        assert_eq!([lost("10.0.0.0/8"), lost("10.10.0.0/24")], [100, 50]);
+        assert_eq!([lost("10.0.0.0/8"), lost("10.10.0.0/24"), lost("0.0.0.0/0"), lost("::/0")], [100, 50, 100, 0]);
         run("ip", &["route", "add", "default", "via", "10.9.0.2"]);
         assert_eq!(lost("10.0.0.0/8"), 100);
     });

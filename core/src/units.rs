@@ -75,7 +75,7 @@ impl UnitError {
     /// Whether what is proposed is only how such a quantity looks, not what may have been meant.
     pub(crate) fn is_example(&self) -> bool {
         use UnitErrorKind::*;
-        let says_nothing = !matches!(self.kind, Negative | NoUnit | UnknownUnit | ForeignUnit | Zero | Backwards | AddressForPort);
+        let says_nothing = !matches!(self.kind, Negative | NoUnit | UnknownUnit | ForeignUnit | Backwards | AddressForPort);
         says_nothing && self.write.first().is_some_and(|write| EXAMPLES.contains(&write.as_str()))
     }
 

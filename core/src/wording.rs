@@ -10,7 +10,10 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     known
         .into_iter()
         .map(|candidate| (distance(&word, &candidate.to_lowercase()), candidate))
-        .filter(|(distance, candidate)| *distance <= (length.max(candidate.chars().count()) / 3).max(1))
+        // Of one letter nothing is left when it is another.
+        .filter(|(distance, candidate)| {
+            *distance <= (length.max(candidate.chars().count()) / 3).max(1) && *distance < length.max(candidate.chars().count())
+        })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }

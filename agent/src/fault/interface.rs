@@ -86,6 +86,11 @@ pub(crate) fn resolve(
         let within = routes_within(networks)?;
         for network in networks.iter().step_by(networks.len().div_ceil(MOST_ASKED)) {
             match routed(*network) {
+                // Every address of a family: its routes are all within, but for the default one.
+                _ if network.prefix == 0 => {
+                    let route = default_route_of(network.address.is_ipv4())?;
+                    indexes.extend(route.map(|index| (index, "the default route".to_owned())));
+                }
                 Ok(index) => indexes.push((index, format!("the route to {}", network.address))),
                 // No route to its first hosts, but to others.
                 Err(InterfaceError::Unrouted { .. }) if within.iter().any(|route| network.covers(&route.to)) => {}
@@ -93,6 +98,9 @@ pub(crate) fn resolve(
             }
         }
         indexes.extend(within.into_iter().map(|route| (route.interface, format!("the route to {}", route.to))));
+        if networks.iter().any(|network| network.prefix == 0) {
+            indexes.extend(loopback().map(|link| (link.index, "this host's own addresses".to_owned())));
+        }
         for own in own_addresses(&links).iter().filter(|own| networks.iter().any(|network| holds(network, own.address))) {
             indexes.extend(loopback().map(|link| (link.index, format!("{} is this host's own", own.address))));
             // Whoever is selected by the far end comes by the route to it.
@@ -146,9 +154,8 @@ const MOST_ASKED: usize = 64;
 
 /// The networks at the far end of a fault's packets, as far as they are known: the callers' of an ingress edge, or else the served addresses.
 fn networks(edge: &EdgeSpec, select: &Select) -> Vec<Cidr> {
-    let known = |networks: &[Cidr]| networks.iter().copied().filter(|network| network.prefix > 0).collect::<Vec<_>>();
-    let selected = known(if is_by_callers(edge, select) { &select.peers } else { &select.addresses });
-    if selected.is_empty() { known(edge.address.as_slice()) } else { selected }
+    let selected = if is_by_callers(edge, select) { &select.peers } else { &select.addresses };
+    if selected.is_empty() { edge.address.into_iter().collect() } else { selected.clone() }
 }
 
 /// Whether the networks at the far end are those of an ingress edge's callers.
@@ -270,19 +277,21 @@ fn request(network: Cidr, number: u8) -> (RouteMessage, bool) {
 
 /// The interface of the default route, IPv4's first; `None` if there is none.
 fn default_route() -> Result<Option<u32>, InterfaceError> {
+    Ok(match default_route_of(true)? {
+        Some(index) => Some(index),
+        None => default_route_of(false)?,
+    })
+}
+
+/// The interface of one family's default route; `None` if there is none.
+fn default_route_of(is_ipv4: bool) -> Result<Option<u32>, InterfaceError> {
     // Documentation addresses: routed like any other of the wider net, and never a host's own.
-    let probes = [
-        RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(Ipv4Addr::new(192, 0, 2, 1), 32).build(),
-        RouteMessageBuilder::<Ipv6Addr>::new().destination_prefix(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 128).build(),
-    ];
-    for probe in probes {
-        if let Ok(route) = ask(probe)?
-            && let Some(index) = interface_of(&route)
-        {
-            return Ok(Some(index));
-        }
-    }
-    Ok(None)
+    let probe = if is_ipv4 {
+        RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(Ipv4Addr::new(192, 0, 2, 1), 32).build()
+    } else {
+        RouteMessageBuilder::<Ipv6Addr>::new().destination_prefix(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 128).build()
+    };
+    Ok(ask(probe)?.ok().as_ref().and_then(interface_of))
 }
 
 fn interface_of(route: &RouteMessage) -> Option<u32> {

@@ -186,7 +186,16 @@ fn direction(fields: &Fields<'_>, kind: Option<&FaultKind>, edge: Option<&EdgeSp
         let words = Direction::ALL.map(Direction::as_str);
         let draft = Draft::new(Code::BadValue, place, format!("there is no direction `{}`", crate::wording::excerpt(text)));
         let advice = format!("write {}, as seen from this host", crate::wording::listed(&words).replace(" and ", " or "));
-        problems.report(draft.advice(advice).replace(nearest(text, words).unwrap_or("egress")));
+        let meant = match text.to_lowercase().as_str() {
+            "in" | "inbound" | "incoming" | "input" | "rx" | "receive" | "arriving" => Some("ingress"),
+            "out" | "outbound" | "outgoing" | "output" | "tx" | "send" | "leaving" => Some("egress"),
+            "all" | "any" | "bidirectional" | "duplex" | "two-way" | "inout" | "*" => Some("both"),
+            _ => nearest(text, words),
+        };
+        problems.report(match meant {
+            Some(meant) => draft.advice(advice).replace(meant),
+            None => draft.advice(advice),
+        });
         return None;
     };
     match answers {

@@ -94,6 +94,10 @@ fn what_is_proposed_is_not_refused_itself() {
     }
     assert!(corrected("time: 100ms, jitter: 20ms", "time: 5ms").contains("add `jitter: 5ms`"));
     let direction = corrected("share: 12.5%}, to: stock}", "share: 12.5%}, to: stock, direction: both}");
+    for (word, meant) in [("in", "ingress"), ("rx", "ingress"), ("outgoing", "egress"), ("any", "both"), ("egres", "egress")] {
+        assert!(loss(&format!("loss: 5%, direction: {word}")).contains(&format!("direction: {meant},")), "{word}");
+    }
+    assert_eq!(loss("loss: 5%, direction: sideways"), "write `egress`, `ingress` or `both`, as seen from this host");
     assert!(direction.starts_with("leave `direction` out, or write `ingress`:\n"), "{direction}");
 }
 

@@ -59,7 +59,11 @@ fn path(entry: &Entry, problems: &mut Problems<'_>) -> Option<String> {
     let place = &entry.value.place;
     if !text.starts_with('/') {
         let draft = Draft::new(Code::BadValue, place, format!("`{}` is no beginning of a path", excerpt(text)));
-        problems.report(draft.advice("a path begins with `/`").replace(format!("/{text}")));
+        // Of a whole URL the path is what comes behind the host.
+        let path =
+            text.split_once("://").map_or_else(|| format!("/{text}"), |(_, rest)| rest.find('/').map_or("/", |at| &rest[at..]).to_owned());
+        let draft = draft.advice("a path begins with `/`");
+        problems.report(if path.chars().all(|c| c.is_ascii_graphic() && c != '#') { draft.replace(path) } else { draft });
         return None;
     }
     // Written as it is sent: what the line cannot hold would match nothing.

@@ -178,7 +178,8 @@ fn protocol(entry: &Entry, problems: &mut Problems<'_>) -> Option<Transport> {
         let words = Transport::ALL.map(Transport::as_str);
         let draft = Draft::new(Code::UnknownName, &entry.value.place, format!("there is no protocol `{}` to select by", excerpt(text)));
         let draft = draft.advice(format!("the protocols are {}", listed(&words)));
-        problems.report(match nearest(text, words) {
+        let near = if ["icmp6", "ipv6-icmp"].contains(&text) { Some("icmpv6") } else { nearest(text, words) };
+        problems.report(match near {
             Some(near) => draft.replace(near),
             None => draft,
         });
