@@ -92,7 +92,7 @@ fn read_guard(line: &str, edges: &[EdgeSpec]) -> Result<Guard, GrammarError> {
     let start = reader.at;
     let op = comparison::read(&mut reader, row)?;
     let value = reader.limit(row)?;
-    comparison::possible(&reader, start, &Bounds::of(metric, false, edges), op, value)?;
+    comparison::possible(&reader, (start, row), &Bounds::of(metric, false, edges), op, value)?;
     if let Some(error) = meant::for_windows(&reader) {
         return Err(error);
     }
@@ -126,7 +126,7 @@ fn limit(reader: &mut Reader<'_>, row: &Row, bounds: impl Fn(bool) -> Bounds) ->
     let times = reader.peek_quantity().filter(|_| row.increase && row.unit != Unit::Factor && !increase);
     if let Some((value, words)) = times.and_then(|(text, words)| Some((value::parse_times(&text)?, words))) {
         reader.at += words;
-        comparison::possible(reader, start, &bounds(true), op, value)?;
+        comparison::possible(reader, (start, row), &bounds(true), op, value)?;
         return limit_tail(reader, Demand::Limit { op, value, increase: true, phase: PhaseName::Fault, every_window: false });
     }
     if let Some(error) = meant::more_by(reader, row, op, increase) {
@@ -142,7 +142,7 @@ fn limit(reader: &mut Reader<'_>, row: &Row, bounds: impl Fn(bool) -> Bounds) ->
         }
         (value, _) => value?,
     };
-    comparison::possible(reader, start, &bounds(increase), op, value)?;
+    comparison::possible(reader, (start, row), &bounds(increase), op, value)?;
     limit_tail(reader, Demand::Limit { op, value, increase, phase: PhaseName::Fault, every_window: false })
 }
 

@@ -180,12 +180,30 @@ fn a_guard_is_corrected_to_what_was_meant() {
         ("20% > web success ratio for 3 windows", Some("web success ratio < 20% for 3 windows")),
         ("success ratio of web < 20% for 3 windows", Some("web success ratio < 20% for 3 windows")),
         ("latency p99 > 500 for 2 windows", Some("latency p99 > 500ms for 2 windows")),
+        ("web success ratio < 0%", Some("web success ratio <= 0%")),
         // A guard knows no factor of the baseline.
         ("web goodput > 95%", None),
         ("web success ratio < 20% 3 windows", Some("web success ratio < 20% for 3 windows")),
     ] {
         assert_eq!(corrected(line, true).as_deref(), mended, "{line}");
         holds(line).expect(line);
+    }
+}
+
+#[test]
+fn a_guard_that_is_reversed_is_not_made_one_that_trips_on_a_healthy_service() {
+    for (line, sign) in [
+        ("attempts max < 1", ">"),
+        ("attempts max <= 0", ">"),
+        ("cost per success < 1", ">"),
+        ("retry peak to mean < 1 for 3 windows", ">"),
+        ("retry ratio < 0%", ">"),
+        ("success ratio > 100%", "<"),
+        ("explicit failure ratio > 100%", "<"),
+    ] {
+        assert_eq!(corrected(line, true), None, "{line}");
+        let advice = parse_guard(line, &edges()).unwrap_err().advice.unwrap();
+        assert!(advice.contains("probably reversed") && advice.ends_with(&format!("is guarded by `{sign}`")), "{line}: {advice}");
     }
 }
 
