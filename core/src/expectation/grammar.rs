@@ -127,7 +127,7 @@ fn limit(reader: &mut Reader<'_>, row: &Row, bounds: impl Fn(bool) -> Bounds) ->
     if let Some((value, words)) = times.and_then(|(text, words)| Some((value::parse_times(&text)?, words))) {
         reader.at += words;
         comparison::possible(reader, (start, row), &bounds(true), op, value)?;
-        return limit_tail(reader, Demand::Limit { op, value, increase: true, phase: PhaseName::Fault, every_window: false });
+        return limit_tail(reader, row, Demand::Limit { op, value, increase: true, phase: PhaseName::Fault, every_window: false });
     }
     if let Some(error) = meant::more_by(reader, row, op, increase) {
         return Err(error);
@@ -143,15 +143,20 @@ fn limit(reader: &mut Reader<'_>, row: &Row, bounds: impl Fn(bool) -> Bounds) ->
         (value, _) => value?,
     };
     comparison::possible(reader, (start, row), &bounds(increase), op, value)?;
-    limit_tail(reader, Demand::Limit { op, value, increase, phase: PhaseName::Fault, every_window: false })
+    limit_tail(reader, row, Demand::Limit { op, value, increase, phase: PhaseName::Fault, every_window: false })
 }
 
 /// `["during" phase] ["in every window"]`
-fn limit_tail(reader: &mut Reader<'_>, mut demand: Demand) -> Result<Demand, GrammarError> {
+fn limit_tail(reader: &mut Reader<'_>, row: &Row, mut demand: Demand) -> Result<Demand, GrammarError> {
     let start = reader.at;
     if let Demand::Limit { increase, phase, every_window, .. } = &mut demand {
+        // What the baseline would be compared with itself by.
+        let itself = match row.name {
+            "amplification" => Some("`amplification`"),
+            _ => increase.then_some("an increase"),
+        };
         if reader.skip(&["during"]) {
-            *phase = self::phase(reader, *increase)?;
+            *phase = self::phase(reader, itself)?;
         }
         *every_window = reader.skip(&["in", "every", "window"]) || reader.skip(&["in", "each", "window"]);
     }
@@ -212,7 +217,7 @@ fn time(text: &str) -> Result<Duration, UnitError> {
     Ok(time)
 }
 
-fn phase(reader: &mut Reader<'_>, increase: bool) -> Result<PhaseName, GrammarError> {
+fn phase(reader: &mut Reader<'_>, itself: Option<&str>) -> Result<PhaseName, GrammarError> {
     let phases = [PhaseName::Baseline, PhaseName::Fault, PhaseName::Recovery];
     let names = phases.map(PhaseName::as_str);
     let Some(word) = reader.peek() else {
@@ -229,8 +234,8 @@ fn phase(reader: &mut Reader<'_>, increase: bool) -> Result<PhaseName, GrammarEr
         }
         return Err(error.replace(nearest(&word.text, names).unwrap_or("fault")));
     };
-    if increase && phase == PhaseName::Baseline {
-        let message = "an increase during the baseline is measured against itself";
+    if let Some(what) = itself.filter(|_| phase == PhaseName::Baseline) {
+        let message = format!("{what} during the baseline is measured against itself");
         let error = GrammarError::new(GrammarErrorKind::NotAllowed, word.range.clone(), message);
         return Err(error.advice("name another phase").replace("fault"));
     }
