@@ -82,15 +82,17 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
         );
         return outcome(Verdict::Inconclusive, Some(reason));
     }
+    // Each was shown to be good at this level, and so lies on the good side with its interval.
+    let within = |verdict, reason| Outcome { interval: limit.shown(worst, Tails::each(ALPHA)), ..outcome(verdict, reason) };
     let unseen = unseen(limit.metric, scene);
     if unseen > 0 {
         let reason = format!(
             "the windows that were seen are within the limit, but of {unseen} of {} no event of this edge was kept at this rate",
             scene.judged.len()
         );
-        return outcome(Verdict::Inconclusive, Some(reason));
+        return within(Verdict::Inconclusive, Some(reason));
     }
-    outcome(Verdict::Pass, None)
+    within(Verdict::Pass, None)
 }
 
 /// Windows with requests of which events would have told, and did not.

@@ -30,6 +30,11 @@ fn one_bad_window_fails_what_the_phase_as_a_whole_passes() {
 #[test]
 fn passes_only_if_each_is_shown_to_hold() {
     assert_eq!(drill(&[2, 3, 1, 0, 2, 2]).judge(&at_most(0.15)).verdict, Verdict::Pass);
+    // Its interval is of the level at which it passed, and so on the limit's good side, however many windows there are.
+    let got = drill(&[6; 12]).judge(&at_most(0.12));
+    assert_eq!(got.verdict, Verdict::Pass);
+    let (lo, hi) = got.interval.unwrap();
+    assert!(lo < 0.06 && 0.06 < hi && hi <= 0.12, "{hi}");
     let got = drill(&[2, 3, 12, 0, 2, 2]).judge(&at_most(0.15));
     assert_eq!(got.verdict, Verdict::Inconclusive);
     assert!(got.reason.unwrap().contains("1 of 6 windows cannot be told"));
