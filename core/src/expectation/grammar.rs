@@ -201,7 +201,13 @@ fn recovery(reader: &mut Reader<'_>, row: &Row, bounds: &Bounds) -> Result<Deman
     let counted = reader.words.get(reader.at + 1).is_some_and(|word| nearest(&word.text, ["windows"]).is_some());
     let within = match reader.peek_quantity() {
         Some(_) if counted => Within::Windows(windows(reader)?),
-        Some((text, _)) if text.bytes().all(|b| b.is_ascii_digit()) => Within::Windows(windows(reader)?),
+        Some((text, _)) if text.bytes().all(|b| b.is_ascii_digit()) => Within::Windows(windows(reader).map_err(|error| {
+            let windows = error.replace.clone().filter(|_| error.kind == GrammarErrorKind::Value);
+            match windows {
+                Some(windows) => error.advice(format!("write `{windows}` or `{text}s`")),
+                None => error,
+            }
+        })?),
         _ => Within::Time(reader.quantity("2 windows", time)?),
     };
     reader.end(&["within 2 windows"])?;
@@ -266,15 +272,14 @@ fn windows(reader: &mut Reader<'_>) -> Result<u32, GrammarError> {
         Ok(count) => {
             let written = reader.line.get(range.clone()).unwrap_or(&text);
             let message = format!("`{}` is no number of windows", crate::wording::excerpt(written));
-            Err(GrammarError::new(GrammarErrorKind::Value, range, message).replace(format!("{count} windows")))
+            Err(GrammarError::new(GrammarErrorKind::Value, range, message).replace(Within::Windows(count).to_string()))
         }
         Err(_) => {
             let message = format!("`{}` is no number of windows", crate::wording::excerpt(&text));
             let error = GrammarError::new(GrammarErrorKind::Value, range, message);
             // Neither a part of a window nor less than none can be counted.
             Err(match numeral {
-                Some(1) => error.replace("1 window"),
-                Some(count) => error.replace(format!("{count} windows")),
+                Some(count) => error.replace(Within::Windows(count).to_string()),
                 None => error.advice("write a whole number, as in `3 windows`"),
             })
         }

@@ -24,7 +24,7 @@ pub(super) fn checked(
     let mended = error.replace.is_some().then(|| mended(line, &error, read)).flatten();
     match mended {
         Some(corrected) => {
-            if with(line, &error).as_ref() != Some(&corrected) {
+            if error.with(line).as_ref() != Some(&corrected) {
                 // More than one slip: the part of the line that differs, whole.
                 let (range, text) = difference(line, &corrected);
                 error = error.replace_in(range, text);
@@ -40,20 +40,14 @@ pub(super) fn checked(
 
 /// The line with everything mended that the reader can name; `None` if it still does not read.
 fn mended(line: &str, error: &GrammarError, read: impl Fn(&str) -> Option<GrammarError>) -> Option<String> {
-    let mut corrected = with(line, error)?;
+    let mut corrected = error.with(line)?;
     for _ in 0..SLIPS {
         match read(&corrected) {
             None => return (corrected.trim() != line.trim()).then_some(corrected),
-            Some(next) => corrected = with(&corrected, &next)?,
+            Some(next) => corrected = next.with(&corrected)?,
         }
     }
     None
-}
-
-/// The line with an error's place replaced.
-fn with(line: &str, error: &GrammarError) -> Option<String> {
-    let range = error.replace_at.as_ref().unwrap_or(&error.range);
-    Some(format!("{}{}{}", line.get(..range.start)?, error.replace.as_ref()?, line.get(range.end..)?))
 }
 
 /// What of `from` is something else in `to`.

@@ -41,6 +41,7 @@ fn a_line_is_corrected_to_what_was_meant_or_not_at_all() {
         ("retry ratio recovers within two windows", Some("retry ratio recovers within 2 windows")),
         ("retry ratio recovers within 1.5 windows", None),
         ("retry ratio recovers within -1 windows", None),
+        ("retry ratio recovers within 1", Some("retry ratio recovers within 1 window")),
         ("latency 99 <= 1s", Some("latency p99 <= 1s")),
         ("latency 99th <= 1s", Some("latency p99 <= 1s")),
         ("p99 latency <= 1s", Some("latency p99 <= 1s")),
@@ -163,6 +164,8 @@ fn where_two_readings_are_likely_both_are_offered() {
         ("latency p99 <= 300", "write `300ms` or `300s`"),
         ("latency p99 <= 3", "write `3s` or `3ms`"),
         ("orphan work <= 3", "write `3s` or `3ms`"),
+        ("retry ratio recovers within 20", "write `20 windows` or `20s`"),
+        ("retry ratio recovers within 1", "write `1 window` or `1s`"),
     ] {
         assert_eq!(parse_expectation(line, &edges()).unwrap_err().advice.as_deref(), Some(advice), "{line}");
     }
