@@ -133,7 +133,17 @@ fn limit(reader: &mut Reader<'_>, row: &Row, bounds: impl Fn(bool) -> Bounds) ->
         return Err(error);
     }
     let below = reader.peek_quantity().and_then(|(text, words)| Some((mend::of_baseline(row, &text)?, words)));
-    let value = if increase { reader.quantity("20%", value::parse_increase) } else { reader.limit(row) };
+    let value = if increase {
+        let times = reader.peek_quantity().and_then(|(text, _)| value::more_than_once(&text));
+        reader.quantity("20%", value::parse_increase).map_err(|error| match (error.replace.clone(), times) {
+            (Some(percent), Some(more)) => {
+                error.advice(format!("write `{percent}`, or `{more}` for {text} times as much", text = percent.trim_end_matches('%')))
+            }
+            _ => error,
+        })
+    } else {
+        reader.limit(row)
+    };
     let value = match (value, below) {
         // Less than the baseline is no increase.
         (Err(error), Some((times, words))) if increase => {

@@ -41,6 +41,7 @@ fn a_line_is_corrected_to_what_was_meant_or_not_at_all() {
         ("retry ratio recovers within two windows", Some("retry ratio recovers within 2 windows")),
         ("retry ratio recovers within 1.5 windows", None),
         ("retry ratio recovers within -1 windows", None),
+        ("downstream QPS increase <= 1.2", Some("downstream QPS increase <= 1.2%")),
         ("retry ratio recovers within 1", Some("retry ratio recovers within 1 window")),
         ("latency 99 <= 1s", Some("latency p99 <= 1s")),
         ("latency 99th <= 1s", Some("latency p99 <= 1s")),
@@ -164,6 +165,10 @@ fn where_two_readings_are_likely_both_are_offered() {
         ("latency p99 <= 300", "write `300ms` or `300s`"),
         ("latency p99 <= 3", "write `3s` or `3ms`"),
         ("orphan work <= 3", "write `3s` or `3ms`"),
+        // Behind another slip in the same line, too.
+        ("p99 latency <= 300", "write `300ms` or `300s`"),
+        ("latncy p99 <= 300", "did you mean `latency p99`? Write `300ms` or `300s`"),
+        ("downstream QPS increase <= 1.2", "write `1.2%`, or `20%` for 1.2 times as much"),
         ("retry ratio recovers within 20", "write `20 windows` or `20s`"),
         ("retry ratio recovers within 1", "write `1 window` or `1s`"),
     ] {
