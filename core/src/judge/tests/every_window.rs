@@ -115,6 +115,24 @@ fn quiet_windows_are_judged_together() {
 }
 
 #[test]
+fn windows_that_were_joined_are_called_so() {
+    let fault = |retries: &[u64]| {
+        let mut drill = Drill::new().windows(PhaseName::Baseline, 6, seen(100), seen(100));
+        for &retries in retries {
+            drill = drill.window(PhaseName::Fault, &[seen(20), seen(20).retries(retries)]);
+        }
+        drill.judge(&at_most(0.15)).reason.unwrap()
+    };
+    let reason = fault(&[10, 10, 12, 14]);
+    assert_eq!(reason, "2 of 2 groups of windows break the limit of 15%; the worst is windows 8-9 with 65%");
+    let reason = fault(&[0, 0, 3, 4]);
+    assert!(
+        reason.starts_with("1 of 2 groups of windows cannot be told from") && reason.contains("the worst is windows 8-9 with"),
+        "{reason}"
+    );
+}
+
+#[test]
 fn rates_are_judged_in_each_window() {
     let mut drill = Drill::new().windows(PhaseName::Baseline, 6, seen(100), seen(100));
     for count in [100, 100, 0, 300] {
