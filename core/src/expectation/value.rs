@@ -60,6 +60,7 @@ pub(super) fn parse(text: &str, unit: Unit) -> Result<f64, UnitError> {
             Some(value) => Ok(value),
             // All digits, and more than a number here keeps.
             None if digits(text) == text && !text.is_empty() => refuse(UnitErrorKind::TooLarge, "3".to_owned()),
+            None if text.strip_prefix('-').and_then(plain).is_some() => refuse(UnitErrorKind::Negative, "3".to_owned()),
             None => refuse(UnitErrorKind::UnknownUnit, if digits(text).is_empty() { "3".into() } else { digits(text) }),
         },
     }

@@ -232,6 +232,8 @@ fn what_does_not_read_is_refused_at_its_place_with_what_to_write() {
             "`amplification` during the baseline is measured against itself",
             Some("fault"),
         ),
+        ("connect failures <= -1", Value, "-1", "`-1` is negative", None),
+        ("attempts max <= -1.5", Value, "-1.5", "`-1.5` is negative", None),
         ("retry ratio <= 3s", Value, "3s", "`retry ratio` is a share, not `3s`", None),
         ("retry ratio <= 30", Value, "30", "`30` has no unit", Some("30%")),
         ("retry ratio <= 130%", Value, "130%", "`130%` is too large", None),
