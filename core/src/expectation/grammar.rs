@@ -92,7 +92,7 @@ fn read_guard(line: &str, edges: &[EdgeSpec]) -> Result<Guard, GrammarError> {
     let start = reader.at;
     let op = comparison::read(&mut reader, row)?;
     let value = reader.limit(row)?;
-    comparison::possible(&reader, start, &Bounds::of(metric, false, edges), op, value)?;
+    comparison::possible(&reader, (start, row), &Bounds::of(metric, false, edges), op, value)?;
     if let Some(error) = meant::for_windows(&reader) {
         return Err(error);
     }
@@ -126,14 +126,24 @@ fn limit(reader: &mut Reader<'_>, row: &Row, bounds: impl Fn(bool) -> Bounds) ->
     let times = reader.peek_quantity().filter(|_| row.increase && row.unit != Unit::Factor && !increase);
     if let Some((value, words)) = times.and_then(|(text, words)| Some((value::parse_times(&text)?, words))) {
         reader.at += words;
-        comparison::possible(reader, start, &bounds(true), op, value)?;
-        return limit_tail(reader, Demand::Limit { op, value, increase: true, phase: PhaseName::Fault, every_window: false });
+        comparison::possible(reader, (start, row), &bounds(true), op, value)?;
+        return limit_tail(reader, row, Demand::Limit { op, value, increase: true, phase: PhaseName::Fault, every_window: false });
     }
     if let Some(error) = meant::more_by(reader, row, op, increase) {
         return Err(error);
     }
     let below = reader.peek_quantity().and_then(|(text, words)| Some((mend::of_baseline(row, &text)?, words)));
-    let value = if increase { reader.quantity("20%", value::parse_increase) } else { reader.limit(row) };
+    let value = if increase {
+        let times = reader.peek_quantity().and_then(|(text, _)| value::more_than_once(&text));
+        reader.quantity("20%", value::parse_increase).map_err(|error| match (error.replace.clone(), times) {
+            (Some(percent), Some(more)) => {
+                error.advice(format!("write `{percent}`, or `{more}` for {text} times as much", text = percent.trim_end_matches('%')))
+            }
+            _ => error,
+        })
+    } else {
+        reader.limit(row)
+    };
     let value = match (value, below) {
         // Less than the baseline is no increase.
         (Err(error), Some((times, words))) if increase => {
@@ -142,16 +152,21 @@ fn limit(reader: &mut Reader<'_>, row: &Row, bounds: impl Fn(bool) -> Bounds) ->
         }
         (value, _) => value?,
     };
-    comparison::possible(reader, start, &bounds(increase), op, value)?;
-    limit_tail(reader, Demand::Limit { op, value, increase, phase: PhaseName::Fault, every_window: false })
+    comparison::possible(reader, (start, row), &bounds(increase), op, value)?;
+    limit_tail(reader, row, Demand::Limit { op, value, increase, phase: PhaseName::Fault, every_window: false })
 }
 
 /// `["during" phase] ["in every window"]`
-fn limit_tail(reader: &mut Reader<'_>, mut demand: Demand) -> Result<Demand, GrammarError> {
+fn limit_tail(reader: &mut Reader<'_>, row: &Row, mut demand: Demand) -> Result<Demand, GrammarError> {
     let start = reader.at;
     if let Demand::Limit { increase, phase, every_window, .. } = &mut demand {
+        // What the baseline would be compared with itself by.
+        let itself = match row.name {
+            "amplification" => Some("`amplification`"),
+            _ => increase.then_some("an increase"),
+        };
         if reader.skip(&["during"]) {
-            *phase = self::phase(reader, *increase)?;
+            *phase = self::phase(reader, itself)?;
         }
         *every_window = reader.skip(&["in", "every", "window"]) || reader.skip(&["in", "each", "window"]);
     }
@@ -196,7 +211,13 @@ fn recovery(reader: &mut Reader<'_>, row: &Row, bounds: &Bounds) -> Result<Deman
     let counted = reader.words.get(reader.at + 1).is_some_and(|word| nearest(&word.text, ["windows"]).is_some());
     let within = match reader.peek_quantity() {
         Some(_) if counted => Within::Windows(windows(reader)?),
-        Some((text, _)) if text.bytes().all(|b| b.is_ascii_digit()) => Within::Windows(windows(reader)?),
+        Some((text, _)) if text.bytes().all(|b| b.is_ascii_digit()) => Within::Windows(windows(reader).map_err(|error| {
+            let windows = error.replace.clone().filter(|_| error.kind == GrammarErrorKind::Value);
+            match windows {
+                Some(windows) => error.advice(format!("write `{windows}` or `{text}s`")),
+                None => error,
+            }
+        })?),
         _ => Within::Time(reader.quantity("2 windows", time)?),
     };
     reader.end(&["within 2 windows"])?;
@@ -212,7 +233,7 @@ fn time(text: &str) -> Result<Duration, UnitError> {
     Ok(time)
 }
 
-fn phase(reader: &mut Reader<'_>, increase: bool) -> Result<PhaseName, GrammarError> {
+fn phase(reader: &mut Reader<'_>, itself: Option<&str>) -> Result<PhaseName, GrammarError> {
     let phases = [PhaseName::Baseline, PhaseName::Fault, PhaseName::Recovery];
     let names = phases.map(PhaseName::as_str);
     let Some(word) = reader.peek() else {
@@ -229,8 +250,8 @@ fn phase(reader: &mut Reader<'_>, increase: bool) -> Result<PhaseName, GrammarEr
         }
         return Err(error.replace(nearest(&word.text, names).unwrap_or("fault")));
     };
-    if increase && phase == PhaseName::Baseline {
-        let message = "an increase during the baseline is measured against itself";
+    if let Some(what) = itself.filter(|_| phase == PhaseName::Baseline) {
+        let message = format!("{what} during the baseline is measured against itself");
         let error = GrammarError::new(GrammarErrorKind::NotAllowed, word.range.clone(), message);
         return Err(error.advice("name another phase").replace("fault"));
     }
@@ -261,15 +282,14 @@ fn windows(reader: &mut Reader<'_>) -> Result<u32, GrammarError> {
         Ok(count) => {
             let written = reader.line.get(range.clone()).unwrap_or(&text);
             let message = format!("`{}` is no number of windows", crate::wording::excerpt(written));
-            Err(GrammarError::new(GrammarErrorKind::Value, range, message).replace(format!("{count} windows")))
+            Err(GrammarError::new(GrammarErrorKind::Value, range, message).replace(Within::Windows(count).to_string()))
         }
         Err(_) => {
             let message = format!("`{}` is no number of windows", crate::wording::excerpt(&text));
             let error = GrammarError::new(GrammarErrorKind::Value, range, message);
             // Neither a part of a window nor less than none can be counted.
             Err(match numeral {
-                Some(1) => error.replace("1 window"),
-                Some(count) => error.replace(format!("{count} windows")),
+                Some(count) => error.replace(Within::Windows(count).to_string()),
                 None => error.advice("write a whole number, as in `3 windows`"),
             })
         }

@@ -6,6 +6,9 @@ use crate::units::{self, UnitError, UnitErrorKind, duration, rate, share};
 /// A time without a unit from which on milliseconds are likelier to be meant than seconds.
 const MANY_SECONDS: f64 = 20.0;
 
+/// A number from which on percent are meant, and no factor.
+const MANY_TIMES: f64 = 10.0;
+
 /// Reads a limit in the metric's unit: shares from 0 to 1, times in seconds.
 pub(super) fn parse(text: &str, unit: Unit) -> Result<f64, UnitError> {
     let refuse = |kind, write: String| Err(UnitError::new(text, kind, vec![write]));
@@ -57,6 +60,7 @@ pub(super) fn parse(text: &str, unit: Unit) -> Result<f64, UnitError> {
             Some(value) => Ok(value),
             // All digits, and more than a number here keeps.
             None if digits(text) == text && !text.is_empty() => refuse(UnitErrorKind::TooLarge, "3".to_owned()),
+            None if text.strip_prefix('-').and_then(plain).is_some() => refuse(UnitErrorKind::Negative, "3".to_owned()),
             None => refuse(UnitErrorKind::UnknownUnit, if digits(text).is_empty() { "3".into() } else { digits(text) }),
         },
     }
@@ -74,6 +78,11 @@ pub(super) fn parse_increase(text: &str) -> Result<f64, UnitError> {
             _ => share::parse_any(text),
         },
     }
+}
+
+/// The increase that a number without a unit says if it is a factor: `20%` for `1.2`. `None` if that is hardly meant.
+pub(super) fn more_than_once(text: &str) -> Option<String> {
+    plain(text).filter(|times| *times > 1.0 && *times < MANY_TIMES).map(|times| share::print(round(times - 1.0)))
 }
 
 /// Reads `1.2x` as what it is of the baseline's value: an increase by 20%. `None` if it is not written so.

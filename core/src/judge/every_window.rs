@@ -6,6 +6,8 @@
 //! [`ALPHA`], so that the chance that either errs is no more than all of it (Bonferroni). All windows are good only if each is shown to be so at [`ALPHA`]: an
 //! intersection-union test (R. L. Berger, Technometrics 24 (1982)), which needs no correction.
 
+use std::fmt;
+
 use crate::expectation::Metric;
 use crate::judge::health::Basis;
 use crate::judge::limit::{Limit, Outcome};
@@ -24,11 +26,14 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
     if let Some(gap) = measure::silence(limit.metric, scene) {
         return limit.judge_gap(gap);
     }
-    let mut samples: Vec<(u32, Sample)> = Vec::new();
+    let mut samples: Vec<(Span, Sample)> = Vec::new();
     let mut gap: Option<(Weight, Gap)> = None;
-    for group in groups(limit.metric, scene) {
+    let groups = groups(limit.metric, scene);
+    let joined = groups.len() < scene.judged.len();
+    let (noun, nouns) = if joined { ("group of windows", "groups of windows") } else { ("window", "windows") };
+    for group in groups {
         match limit.sample(Scene { judged: group, ..scene }) {
-            Ok(sample) => samples.extend(group.first().map(|window| (window.epoch, sample))),
+            Ok(sample) => samples.extend(Span::of(group).map(|span| (span, sample))),
             Err(found) => {
                 let weight = weight(limit, found);
                 if gap.is_none_or(|(heaviest, _)| weight > heaviest) {
@@ -37,7 +42,7 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
             }
         }
     }
-    let Some((epoch, worst)) = worst(limit, &samples) else {
+    let Some((span, worst)) = worst(limit, &samples) else {
         return limit.judge_gap(gap.map_or(Gap::NoTraffic(scene.phase), |(_, gap)| gap));
     };
     let by_all = samples.len() > 1 && is_mean(worst);
@@ -49,18 +54,18 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
     let broken = broken(limit, &samples, alpha);
     if broken > 0 {
         let (worst, value) = apart(observed, limit.value, limit.unit());
-        let reason = format!("{broken} of {} windows break the limit of {value}; the worst is window {epoch} with {worst}", samples.len());
+        let reason = format!("{broken} of {} {nouns} break the limit of {value}; the worst is {span} with {worst}", samples.len());
         return outcome(Verdict::Fail, Some(reason));
     }
     if let Some((Weight::Broken, broken)) = gap {
-        return outcome(Verdict::Fail, Some(format!("in at least one window {broken}")));
+        return outcome(Verdict::Fail, Some(format!("in at least one {noun} {broken}")));
     }
     if by_all && let Some(all) = together(limit, scene, alpha) {
         let (value, interval) = (limit.observed(&all), limit.interval(&all, Tails::each(alpha)));
         let (spelled, at) = apart(value, limit.value, limit.unit());
         let reason = format!(
-            "all {} windows together come to {spelled} ({}) and break the limit of {at}, so that at least one of them does, though none is shown to \
-             by itself; the worst is window {epoch} with {}",
+            "all {} {nouns} together come to {spelled} ({}) and break the limit of {at}, so that at least one of them does, though none is shown to \
+             by itself; the worst is {span} with {}",
             samples.len(),
             limit.spelled(interval),
             quantity(observed, limit.unit()),
@@ -68,12 +73,12 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
         return Outcome { verdict: Verdict::Fail, observed: Some(value), interval: Some(interval), reason: Some(reason) };
     }
     if let Some((Weight::Open, open)) = gap {
-        return outcome(Verdict::Inconclusive, Some(format!("in at least one window {open}")));
+        return outcome(Verdict::Inconclusive, Some(format!("in at least one {noun} {open}")));
     }
     let open = samples.iter().filter(|(_, sample)| limit.holds(sample, ALPHA, 1.0) != Some(true)).count();
     if open > 0 {
         let reason = format!(
-            "{open} of {} windows cannot be told from the limit of {}; the worst is window {epoch} with {} ({}): {}",
+            "{open} of {} {nouns} cannot be told from the limit of {}; the worst is {span} with {} ({}): {}",
             samples.len(),
             quantity(limit.value, limit.unit()),
             quantity(observed, limit.unit()),
@@ -82,15 +87,37 @@ pub(crate) fn judge(limit: Limit, scene: Scene<'_>) -> Outcome {
         );
         return outcome(Verdict::Inconclusive, Some(reason));
     }
+    // Each was shown to be good at this level, and so lies on the good side with its interval.
+    let within = |verdict, reason| Outcome { interval: limit.shown(worst, Tails::each(ALPHA)), ..outcome(verdict, reason) };
     let unseen = unseen(limit.metric, scene);
     if unseen > 0 {
         let reason = format!(
             "the windows that were seen are within the limit, but of {unseen} of {} no event of this edge was kept at this rate",
             scene.judged.len()
         );
-        return outcome(Verdict::Inconclusive, Some(reason));
+        return within(Verdict::Inconclusive, Some(reason));
     }
-    outcome(Verdict::Pass, None)
+    within(Verdict::Pass, None)
+}
+
+/// A window, or neighbours that were joined, by the epochs of the first and the last.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    first: u32,
+    last: u32,
+}
+
+impl Span {
+    fn of(group: &[&Window]) -> Option<Self> {
+        Some(Self { first: group.first()?.epoch, last: group.last()?.epoch })
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, last } = self;
+        if first == last { write!(f, "window {first}") } else { write!(f, "windows {first}-{last}") }
+    }
 }
 
 /// Windows with requests of which events would have told, and did not.
@@ -156,10 +183,10 @@ fn groups<'a>(metric: Metric, scene: Scene<'a>) -> Vec<&'a [&'a Window]> {
     starts.iter().zip(ends).map(|(&start, end)| &windows[start..end]).collect()
 }
 
-fn worst(limit: Limit, samples: &[(u32, Sample)]) -> Option<(u32, &Sample)> {
+fn worst(limit: Limit, samples: &[(Span, Sample)]) -> Option<(Span, &Sample)> {
     samples
         .iter()
-        .map(|(epoch, sample)| (*epoch, sample))
+        .map(|(span, sample)| (*span, sample))
         .max_by(|a, b| limit.excess(limit.observed(a.1)).total_cmp(&limit.excess(limit.observed(b.1))))
 }
 
@@ -195,7 +222,7 @@ const fn is_mean(sample: &Sample) -> bool {
 }
 
 /// How many windows Holm's procedure calls broken.
-fn broken(limit: Limit, samples: &[(u32, Sample)], alpha: f64) -> usize {
+fn broken(limit: Limit, samples: &[(Span, Sample)], alpha: f64) -> usize {
     let mut rejected = 0;
     while rejected < samples.len() {
         let level = alpha / (samples.len() - rejected) as f64;

@@ -168,6 +168,13 @@ impl<'a> Problems<'a> {
         self.found.push(Problem { code, message, place, label, help });
     }
 
+    /// The first problem that a check finds, which is not kept.
+    pub(super) fn tried(&self, check: impl FnOnce(&mut Self)) -> Option<Problem> {
+        let mut other = Self::new(self.file, self.overrides);
+        check(&mut other);
+        other.found.into_iter().next()
+    }
+
     pub(super) const fn is_empty(&self) -> bool {
         self.found.is_empty()
     }

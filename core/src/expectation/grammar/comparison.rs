@@ -42,10 +42,18 @@ pub(super) fn read(reader: &mut Reader<'_>, row: &Row) -> Result<Op, GrammarErro
 }
 
 /// Refuses what nothing that can be measured satisfies: more than all of a share, less than nothing.
-pub(super) fn possible(reader: &Reader<'_>, start: usize, bounds: &Bounds, op: Op, value: f64) -> Result<(), GrammarError> {
+pub(super) fn possible(reader: &Reader<'_>, (start, row): (usize, &Row), bounds: &Bounds, op: Op, value: f64) -> Result<(), GrammarError> {
     let Some((message, write)) = bounds.never(op, value) else { return Ok(()) };
     let what = if reader.guard { "this guard could never trip" } else { "this could never pass" };
     let error = GrammarError::new(GrammarErrorKind::OutOfRange, reader.range(start), format!("{message}: {what}"));
+    let usual = row.usual_op(true);
+    // With the limit itself on that side, it would trip on a service that is well.
+    if reader.guard && !op.to_string().starts_with(usual) {
+        return Err(error.advice(format!(
+            "a guard trips when its comparison is true, and this one is probably reversed: `{}` is guarded by `{usual}`",
+            row.name
+        )));
+    }
     let sign = reader.words.get(start).map_or(0..0, |word| word.range.clone());
     Err(match write {
         Some(op) => error.replace_in(sign, op.to_string()),

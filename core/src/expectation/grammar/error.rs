@@ -44,6 +44,12 @@ impl GrammarError {
         Self { kind, range, message: message.into(), advice: None, replace: None, replace_at: None }
     }
 
+    /// The line with what is proposed in its place.
+    pub(crate) fn with(&self, line: &str) -> Option<String> {
+        let range = self.replace_at.as_ref().unwrap_or(&self.range);
+        Some(format!("{}{}{}", line.get(..range.start)?, self.replace.as_ref()?, line.get(range.end..)?))
+    }
+
     pub(super) fn advice(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::super::metric::Row;
 use super::super::value;
 use super::super::words::Word;
-use super::{GrammarError, Reader, subject};
+use super::{GrammarError, GrammarErrorKind, Reader, subject};
 use crate::edge::EdgeSpec;
 use crate::units::{UnitError, UnitErrorKind, share};
 use crate::wording::nearest;
@@ -23,8 +23,16 @@ pub(super) fn checked(
 ) -> GrammarError {
     let mended = error.replace.is_some().then(|| mended(line, &error, read)).flatten();
     match mended {
-        Some(corrected) => {
-            if with(line, &error).as_ref() != Some(&corrected) {
+        Some((corrected, readings)) => {
+            // Of a later slip, what else it may have meant.
+            error.advice = match (error.advice, readings) {
+                (None, readings) => readings,
+                (Some(advice), Some(readings)) if advice.ends_with('?') => {
+                    Some(format!("{advice} {}", readings.replacen("write", "Write", 1)))
+                }
+                (advice, _) => advice,
+            };
+            if error.with(line).as_ref() != Some(&corrected) {
                 // More than one slip: the part of the line that differs, whole.
                 let (range, text) = difference(line, &corrected);
                 error = error.replace_in(range, text);
@@ -38,22 +46,21 @@ pub(super) fn checked(
     error
 }
 
-/// The line with everything mended that the reader can name; `None` if it still does not read.
-fn mended(line: &str, error: &GrammarError, read: impl Fn(&str) -> Option<GrammarError>) -> Option<String> {
-    let mut corrected = with(line, error)?;
+/// The line with everything mended that the reader can name, and what another slip than the first may mean; `None` if it still does not read.
+fn mended(line: &str, error: &GrammarError, read: impl Fn(&str) -> Option<GrammarError>) -> Option<(String, Option<String>)> {
+    let mut corrected = error.with(line)?;
+    let mut readings = None;
     for _ in 0..SLIPS {
         match read(&corrected) {
-            None => return (corrected.trim() != line.trim()).then_some(corrected),
-            Some(next) => corrected = with(&corrected, &next)?,
+            None => return (corrected.trim() != line.trim()).then_some((corrected, readings)),
+            Some(next) => {
+                corrected = next.with(&corrected)?;
+                let is_one_of_two = |advice: &String| next.kind == GrammarErrorKind::Value && advice.contains(" or `");
+                readings = readings.or(next.advice.filter(is_one_of_two));
+            }
         }
     }
     None
-}
-
-/// The line with an error's place replaced.
-fn with(line: &str, error: &GrammarError) -> Option<String> {
-    let range = error.replace_at.as_ref().unwrap_or(&error.range);
-    Some(format!("{}{}{}", line.get(..range.start)?, error.replace.as_ref()?, line.get(range.end..)?))
 }
 
 /// What of `from` is something else in `to`.

@@ -225,6 +225,15 @@ fn what_does_not_read_is_refused_at_its_place_with_what_to_write() {
             "an increase during the baseline is measured against itself",
             Some("fault"),
         ),
+        (
+            "amplification <= 1.2 during baseline in every window",
+            NotAllowed,
+            "baseline",
+            "`amplification` during the baseline is measured against itself",
+            Some("fault"),
+        ),
+        ("connect failures <= -1", Value, "-1", "`-1` is negative", None),
+        ("attempts max <= -1.5", Value, "-1.5", "`-1.5` is negative", None),
         ("retry ratio <= 3s", Value, "3s", "`retry ratio` is a share, not `3s`", None),
         ("retry ratio <= 30", Value, "30", "`30` has no unit", Some("30%")),
         ("retry ratio <= 130%", Value, "130%", "`130%` is too large", None),
@@ -346,6 +355,8 @@ fn expectation() -> impl Strategy<Value = Expectation> {
             let value = value.abs().max(1e-6);
             Demand::Recovers { to: to.then_some(value), within }
         } else {
+            // Which is over the baseline already.
+            let phase = if metric == Metric::Amplification && phase == PhaseName::Baseline { PhaseName::Fault } else { phase };
             Demand::Limit { op: possible(metric, increase, op, value), value, increase, phase, every_window }
         };
         let mut expectation = Expectation { text: String::new(), edge: named_edge(metric, named), metric, demand };

@@ -30,6 +30,11 @@ fn one_bad_window_fails_what_the_phase_as_a_whole_passes() {
 #[test]
 fn passes_only_if_each_is_shown_to_hold() {
     assert_eq!(drill(&[2, 3, 1, 0, 2, 2]).judge(&at_most(0.15)).verdict, Verdict::Pass);
+    // Its interval is of the level at which it passed, and so on the limit's good side, however many windows there are.
+    let got = drill(&[6; 12]).judge(&at_most(0.12));
+    assert_eq!(got.verdict, Verdict::Pass);
+    let (lo, hi) = got.interval.unwrap();
+    assert!(lo < 0.06 && 0.06 < hi && hi <= 0.12, "{hi}");
     let got = drill(&[2, 3, 12, 0, 2, 2]).judge(&at_most(0.15));
     assert_eq!(got.verdict, Verdict::Inconclusive);
     assert!(got.reason.unwrap().contains("1 of 6 windows cannot be told"));
@@ -107,6 +112,24 @@ fn quiet_windows_are_judged_together() {
         quiet = quiet.window(PhaseName::Fault, &[seen(10), seen(10)]);
     }
     assert_eq!(quiet.judge(&at_most(0.2)).verdict, Verdict::Pass);
+}
+
+#[test]
+fn windows_that_were_joined_are_called_so() {
+    let fault = |retries: &[u64]| {
+        let mut drill = Drill::new().windows(PhaseName::Baseline, 6, seen(100), seen(100));
+        for &retries in retries {
+            drill = drill.window(PhaseName::Fault, &[seen(20), seen(20).retries(retries)]);
+        }
+        drill.judge(&at_most(0.15)).reason.unwrap()
+    };
+    let reason = fault(&[10, 10, 12, 14]);
+    assert_eq!(reason, "2 of 2 groups of windows break the limit of 15%; the worst is windows 8-9 with 65%");
+    let reason = fault(&[0, 0, 3, 4]);
+    assert!(
+        reason.starts_with("1 of 2 groups of windows cannot be told from") && reason.contains("the worst is windows 8-9 with"),
+        "{reason}"
+    );
 }
 
 #[test]

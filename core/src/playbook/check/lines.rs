@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::fields;
 use super::super::node::{Entry, Node};
-use super::super::problem::{Code, Draft, Place, Problems};
+use super::super::problem::{Code, Draft, Place, Problem, Problems};
 use super::super::{Guard, Phases};
 use crate::edge::EdgeSpec;
 use crate::expectation::grammar::{self, GrammarError, GrammarErrorKind};
@@ -95,7 +95,18 @@ fn lines<T>(
                 check(&line, &item.place, problems);
                 found.push(line);
             }
-            Err(error) => {
+            Err(mut error) => {
+                let again = error.with(text).and_then(|line| parse(&line, edges).ok());
+                let refused = again.and_then(|line| problems.tried(|problems| check(&line, &item.place, problems)));
+                if let Some(Problem { message, help, .. }) = refused {
+                    // A corrected line that is refused in turn helps nobody.
+                    (error.replace, error.replace_at) = (None, None);
+                    error.advice = Some(match (error.advice, help) {
+                        (Some(advice), _) => format!("{advice}, but {message}"),
+                        (None, Some(help)) => format!("{message}: {help}"),
+                        (None, None) => message,
+                    });
+                }
                 let place = part(item, text, &error, problems);
                 problems.report(draft(&place, item, error));
             }

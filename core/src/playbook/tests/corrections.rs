@@ -93,6 +93,13 @@ fn what_is_proposed_is_not_refused_itself() {
         assert!(loss(&format!("loss: 5%, netns: {{path: {path}}}")).contains("{path: /run/netns/x}"), "{path}");
     }
     assert!(corrected("time: 100ms, jitter: 20ms", "time: 5ms").contains("add `jitter: 5ms`"));
+    let within = |within: &str| corrected("within 2 windows", &format!("within {within}"));
+    assert_eq!(within("20"), "write `20 windows` or `20s`:\n  - retry ratio recovers within 20 windows");
+    // Twenty-four windows of 5 s fill the recovery phase of 2 minutes.
+    let longer = "are longer than the recovery phase of 2m";
+    assert_eq!(within("25"), format!("write `25 windows` or `25s`, but 25 windows {longer}"));
+    assert_eq!(within("200 seconds"), format!("write `200s`, but 200s {longer}"));
+    assert_eq!(within("25 windws"), format!("25 windows {longer}: make `phases.recovery` longer, or the demand stricter"));
     let direction = corrected("share: 12.5%}, to: stock}", "share: 12.5%}, to: stock, direction: both}");
     for (word, meant) in [("in", "ingress"), ("rx", "ingress"), ("outgoing", "egress"), ("any", "both"), ("egres", "egress")] {
         assert!(loss(&format!("loss: 5%, direction: {word}")).contains(&format!("direction: {meant},")), "{word}");

@@ -41,6 +41,8 @@ fn a_line_is_corrected_to_what_was_meant_or_not_at_all() {
         ("retry ratio recovers within two windows", Some("retry ratio recovers within 2 windows")),
         ("retry ratio recovers within 1.5 windows", None),
         ("retry ratio recovers within -1 windows", None),
+        ("downstream QPS increase <= 1.2", Some("downstream QPS increase <= 1.2%")),
+        ("retry ratio recovers within 1", Some("retry ratio recovers within 1 window")),
         ("latency 99 <= 1s", Some("latency p99 <= 1s")),
         ("latency 99th <= 1s", Some("latency p99 <= 1s")),
         ("p99 latency <= 1s", Some("latency p99 <= 1s")),
@@ -163,6 +165,12 @@ fn where_two_readings_are_likely_both_are_offered() {
         ("latency p99 <= 300", "write `300ms` or `300s`"),
         ("latency p99 <= 3", "write `3s` or `3ms`"),
         ("orphan work <= 3", "write `3s` or `3ms`"),
+        // Behind another slip in the same line, too.
+        ("p99 latency <= 300", "write `300ms` or `300s`"),
+        ("latncy p99 <= 300", "did you mean `latency p99`? Write `300ms` or `300s`"),
+        ("downstream QPS increase <= 1.2", "write `1.2%`, or `20%` for 1.2 times as much"),
+        ("retry ratio recovers within 20", "write `20 windows` or `20s`"),
+        ("retry ratio recovers within 1", "write `1 window` or `1s`"),
     ] {
         assert_eq!(parse_expectation(line, &edges()).unwrap_err().advice.as_deref(), Some(advice), "{line}");
     }
@@ -180,12 +188,30 @@ fn a_guard_is_corrected_to_what_was_meant() {
         ("20% > web success ratio for 3 windows", Some("web success ratio < 20% for 3 windows")),
         ("success ratio of web < 20% for 3 windows", Some("web success ratio < 20% for 3 windows")),
         ("latency p99 > 500 for 2 windows", Some("latency p99 > 500ms for 2 windows")),
+        ("web success ratio < 0%", Some("web success ratio <= 0%")),
         // A guard knows no factor of the baseline.
         ("web goodput > 95%", None),
         ("web success ratio < 20% 3 windows", Some("web success ratio < 20% for 3 windows")),
     ] {
         assert_eq!(corrected(line, true).as_deref(), mended, "{line}");
         holds(line).expect(line);
+    }
+}
+
+#[test]
+fn a_guard_that_is_reversed_is_not_made_one_that_trips_on_a_healthy_service() {
+    for (line, sign) in [
+        ("attempts max < 1", ">"),
+        ("attempts max <= 0", ">"),
+        ("cost per success < 1", ">"),
+        ("retry peak to mean < 1 for 3 windows", ">"),
+        ("retry ratio < 0%", ">"),
+        ("success ratio > 100%", "<"),
+        ("explicit failure ratio > 100%", "<"),
+    ] {
+        assert_eq!(corrected(line, true), None, "{line}");
+        let advice = parse_guard(line, &edges()).unwrap_err().advice.unwrap();
+        assert!(advice.contains("probably reversed") && advice.ends_with(&format!("is guarded by `{sign}`")), "{line}: {advice}");
     }
 }
 
