@@ -12,6 +12,8 @@ pub mod cli;
 
 pub mod probe;
 
+mod cgroup_link;
+
 pub mod cgroup;
 
 pub mod netns;

@@ -451,6 +451,26 @@ fn faults_are_told_in_the_order_of_the_playbook() {
 }
 
 #[test]
+fn clean_tells_of_refused_connections_and_ends_them_when_forced() {
+    in_namespace(|| {
+        let scene = Scene::new();
+        let text = playbook(["250ms", "60s", "250ms"]);
+        let (head, _) = text.split_once("faults:").unwrap();
+        let path = scene.agent.write(&format!("{head}faults:\n  - {{refuse: 100%, to: store}}\n"));
+        let mut drill = Process::start(&mut scene.command(&["run", path.to_str().unwrap()]));
+        drill.wait_for("fault:");
+        wait_until("the refusing programs are told of", || scene.clean().starts_with("left the faults of process"));
+        let forced = scene.command(&["clean", "--force"]).output().unwrap();
+        let said = String::from_utf8_lossy(&forced.stdout);
+        assert!(forced.status.success() && said.contains("removed refused connections (2 programs on cgroups)"), "{forced:?}");
+        // What somebody has taken out is told by the drill, which ends.
+        let ended = drill.end();
+        assert!(ended.code == Some(4) && ended.stderr.contains("refuse"), "{ended:#?}");
+        assert_eq!(scene.clean(), "nothing to remove\n");
+    });
+}
+
+#[test]
 fn clean_waits_for_a_drill_that_was_killed_this_instant() {
     in_namespace(|| {
         let scene = Scene::new();

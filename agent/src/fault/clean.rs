@@ -8,6 +8,7 @@ use std::path::Path;
 
 use thiserror::Error;
 
+use super::connect;
 use super::ending::{self, State};
 use super::filter::{self, Hook};
 use super::install::{self, InstallError};
@@ -74,6 +75,9 @@ pub enum CleanProblem {
         /// The process.
         pid: u32,
     },
+    /// It cannot be told which connections are refused, or that cannot be ended.
+    #[error("look for programs that refuse connections")]
+    Refused(#[source] io::Error),
     /// A journal could not be removed.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -133,6 +137,7 @@ pub fn clean(state_dir: &Path, force: Force) -> Result<CleanReport, CleanError> 
         }
     }
     by_name(&mut netlink, &alive, force, &mut report)?;
+    refused_connections(force, &mut report);
     for (path, name) in torn {
         report.removed.push(format!("the journal of {name}, which could not be read"));
         remove_journal(&path, &mut report);
@@ -201,6 +206,25 @@ fn by_name(netlink: &mut Netlink, alive: &BTreeSet<Name>, force: Force, report: 
         }
     }
     Ok(())
+}
+
+/// `refuse` hangs on links that end with their process, so that a dead drill leaves none, and there is no journal of it.
+fn refused_connections(force: Force, report: &mut CleanReport) {
+    match force {
+        Force::Yes => match connect::detach_all() {
+            Ok(0) => {}
+            Ok(links) => report.removed.push(format!("refused connections ({links} programs on cgroups)")),
+            Err(source) => report.problems.push(CleanProblem::Refused(source)),
+        },
+        Force::No => {
+            // Who may not list the kernel's programs is told less.
+            for pid in connect::owners().unwrap_or_default() {
+                if !report.alive.contains(&pid) {
+                    report.alive.push(pid);
+                }
+            }
+        }
+    }
 }
 
 fn remove(netlink: &mut Netlink, name: Name, found: &Found) -> Result<(), InstallError> {

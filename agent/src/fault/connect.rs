@@ -14,10 +14,11 @@ use thiserror::Error;
 
 use super::filter::Hook;
 use super::lease::locked;
-use super::object::{Object, ObjectError};
+use super::object::{Object, ObjectError, REFUSE};
 use super::selection::Selection;
 use super::spared::Spared;
 use crate::cgroup::{self, CgroupError};
+use crate::cgroup_link;
 
 /// What can go wrong with refusing connections.
 #[derive(Debug, Error)]
@@ -90,8 +91,31 @@ impl Connect {
         Ok(self.last)
     }
 
+    /// Whether the programs are still where they were put; somebody may have detached them.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.object.as_ref().is_none_or(|object| locked(object).is_attached())
+    }
+
     /// Detaches the programs. Doing it twice is success.
     pub(crate) fn remove(&mut self) {
         self.object = None;
     }
+}
+
+/// Processes whose `refuse` is on a cgroup now.
+///
+/// # Errors
+/// When the kernel's programs cannot be listed.
+pub(crate) fn owners() -> io::Result<Vec<u32>> {
+    Ok(cgroup_link::held(REFUSE.as_flattened())?.into_iter().map(|held| held.pid).collect())
+}
+
+/// Takes every `refuse` off its cgroup, whichever process it is of; gives how many links that were.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn detach_all() -> io::Result<usize> {
+    let held = cgroup_link::held(REFUSE.as_flattened())?;
+    held.iter().try_for_each(|held| cgroup_link::detach(held.link))?;
+    Ok(held.len())
 }

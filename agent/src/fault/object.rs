@@ -7,6 +7,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{Array, CgroupArray, HashMap, MapData, MapError, PerCpuArray, ProgramArray};
+use aya::programs::links::{FdLink, LinkError};
 use aya::programs::{CgroupAttachMode, CgroupSockAddr, ProgramError, ProgramFd, SchedClassifier};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use stormdrill_wire::abi::role;
@@ -17,6 +18,7 @@ use stormdrill_wire::fault::{AddressKey, EndKey, FaultRule, FaultStats};
 use thiserror::Error;
 
 use super::selection::{Selection, Sight};
+use crate::cgroup_link::Hook;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fault.o"));
 
@@ -80,6 +82,14 @@ pub enum ObjectError {
         /// Why.
         source: Box<ProgramError>,
     },
+    /// The kernel has no links on cgroups.
+    #[error("keep {program} on its cgroup by a link")]
+    Link {
+        /// The program.
+        program: &'static str,
+        /// Why.
+        source: Box<LinkError>,
+    },
     /// The object has no such program or map.
     #[error("the kernel object has no {name}")]
     Incomplete {
@@ -113,11 +123,16 @@ impl std::fmt::Debug for Chain {
     }
 }
 
+/// The programs of `refuse`, each with the one for kernels before 5.18.
+pub(crate) const REFUSE: [[&str; 2]; 2] = [["sd_refuse4", "sd_forbid4"], ["sd_refuse6", "sd_forbid6"]];
+
 /// A loaded object; its program stays in the kernel as long as a filter holds it.
 #[derive(Debug)]
 pub(crate) struct Object {
     ebpf: Ebpf,
     program: Program,
+    /// What keeps `refuse` on its cgroup.
+    links: Vec<Hook>,
     /// The kernel empties the array when nobody holds it.
     _chain: Option<Chain>,
 }
@@ -132,13 +147,14 @@ impl Object {
             load(&mut ebpf, LEARN)?;
         }
         let chain = if program == Program::HttpStatus { Some(chained(&mut ebpf)?) } else { None };
-        Ok(Self { ebpf, program, _chain: chain })
+        Ok(Self { ebpf, program, links: Vec::new(), _chain: chain })
     }
 
     /// Loads the programs that refuse connections and attaches them to a cgroup; they go with the object. The lease is not granted.
     pub(crate) fn attach_to_connect(selection: &Selection, cgroup: &File) -> Result<Self, ObjectError> {
         let mut ebpf = Self::with_selection(selection, 1)?;
-        for [tells_why, older] in [["sd_refuse4", "sd_forbid4"], ["sd_refuse6", "sd_forbid6"]] {
+        let mut links = Vec::new();
+        for [tells_why, older] in REFUSE {
             let name = match connect_program(&mut ebpf, tells_why)?.load() {
                 Ok(()) => tells_why,
                 // Before 5.18 a program cannot say why it refuses.
@@ -149,9 +165,16 @@ impl Object {
             };
             let program = connect_program(&mut ebpf, name)?;
             // A link is one of many by itself; the flag for that is refused beside it.
-            program.attach(cgroup, CgroupAttachMode::Single).map_err(|error| refused(name, error))?;
+            let id = program.attach(cgroup, CgroupAttachMode::Single).map_err(|error| refused(name, error))?;
+            let link = program.take_link(id).map_err(|error| refused(name, error))?;
+            links.push(Hook::of(FdLink::try_from(link).map_err(|source| ObjectError::Link { program: name, source: Box::new(source) })?));
         }
-        Ok(Self { ebpf, program: Program::Refuse, _chain: None })
+        Ok(Self { ebpf, program: Program::Refuse, links, _chain: None })
+    }
+
+    /// Whether what keeps `refuse` on its cgroup is still in place.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.links.iter().all(Hook::is_live)
     }
 
     /// The object with its maps filled, no program loaded.

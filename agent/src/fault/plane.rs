@@ -413,7 +413,7 @@ impl Applied {
                 return Ok(false);
             }
         }
-        Ok(true)
+        Ok(self.connect.as_ref().is_none_or(Connect::is_in_place))
     }
 
     /// What the kernel counted so far, for each fault.
