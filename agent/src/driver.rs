@@ -193,22 +193,23 @@ impl Driver<'_> {
             let tripped = self.guards.iter_mut().find_map(|guard| guard.observe(&window));
             self.progress.window(&window);
             self.windows.push(window);
-            if let Some(reason) = tripped {
-                self.progress.note(&reason);
-                self.handle(Event::Abort { reason, now_ns: clock::monotonic_ns() }).await?;
-            }
+            self.end_if_tripped(tripped).await?;
         }
         // An attempt that hangs on another edge must not hold a guard up.
         let session = &self.session;
         let tripped = self.guards.iter_mut().find_map(|guard| guard.look_ahead(|from, needed| session.ahead(from, needed)));
-        if let Some(reason) = tripped {
-            self.progress.note(&reason);
-            self.handle(Event::Abort { reason, now_ns: clock::monotonic_ns() }).await?;
-        }
+        self.end_if_tripped(tripped).await?;
         if self.session.settled() {
             self.handle(Event::Drained).await?;
         }
         Ok(())
+    }
+
+    /// Ends the drill if a guard has a reason.
+    async fn end_if_tripped(&mut self, reason: Option<String>) -> Result<(), DriverError> {
+        let Some(reason) = reason else { return Ok(()) };
+        self.progress.note(&reason);
+        self.handle(Event::Abort { reason, now_ns: clock::monotonic_ns() }).await
     }
 
     /// Takes the faults away and ends the drill, for a reason that whoever watches is told.

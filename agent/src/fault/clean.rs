@@ -39,6 +39,13 @@ pub struct CleanReport {
 }
 
 impl CleanReport {
+    /// Notes a running drill's process, once.
+    fn leave(&mut self, pid: u32) {
+        if !self.alive.contains(&pid) {
+            self.alive.push(pid);
+        }
+    }
+
     /// Whether nothing of a dead drill is left.
     #[must_use]
     pub fn is_clean(&self) -> bool {
@@ -117,12 +124,14 @@ pub fn clean(state_dir: &Path, force: Force) -> Result<CleanReport, CleanError> 
     let mut netlink = Netlink::open()?;
     let mut report = CleanReport::default();
     let own = journal::namespace()?;
-    if force == Force::No {
-        wait_for_the_killed(&mut netlink, state_dir)?;
+    let mut journals = journal::read_all(state_dir)?;
+    let living = journals.iter().filter(|entry| entry.is_alive).filter_map(|entry| Some(entry.record.as_ref().ok()?.owner.pid));
+    if force == Force::No && wait_for_the_killed(living)? {
+        journals = journal::read_all(state_dir)?;
     }
     let mut alive = BTreeSet::new();
     let mut torn = Vec::new();
-    for journal::Entry { path, name, record, is_alive } in journal::read_all(state_dir)? {
+    for journal::Entry { path, name, record, is_alive } in journals {
         if is_alive && force == Force::No {
             alive.insert(name);
             let (pid, seen_from) = record.map_or((name.pid(), 0), |record| (record.owner.pid, record.pid_namespace));
@@ -190,7 +199,11 @@ fn by_record(netlink: &mut Netlink, path: &Path, record: &Record, own: u64, repo
 }
 
 fn by_name(netlink: &mut Netlink, alive: &BTreeSet<Name>, force: Force, report: &mut CleanReport) -> Result<(), CleanError> {
-    for (name, found) in scan(netlink)? {
+    let mut all = scan(netlink)?;
+    if force == Force::No && wait_for_the_killed(all.keys().map(|name| name.pid()))? {
+        all = scan(netlink)?;
+    }
+    for (name, found) in all {
         if alive.contains(&name)
             || report.problems.iter().any(|problem| matches!(problem, CleanProblem::Stuck { name: stuck, .. } if *stuck == name))
         {
@@ -218,11 +231,7 @@ fn refused_connections(force: Force, report: &mut CleanReport) {
         },
         Force::No => {
             // Who may not list the kernel's programs is told less.
-            for pid in connect::owners().unwrap_or_default() {
-                if !report.alive.contains(&pid) {
-                    report.alive.push(pid);
-                }
-            }
+            connect::owners().unwrap_or_default().into_iter().for_each(|pid| report.leave(pid));
         }
     }
 }
@@ -270,22 +279,24 @@ fn note_alive(name: Name, pid: u32, seen_from: u64, report: &mut CleanReport) ->
     let is_of_here = seen_from == 0 || namespace::own_pid().is_ok_and(|own| own == seen_from);
     if is_of_here && ending::state(pid).map_err(|source| CleanError::Process { pid, source })? == State::Ending {
         report.problems.push(CleanProblem::Ending { name, pid });
-    } else if !report.alive.contains(&pid) {
-        report.alive.push(pid);
+    } else {
+        report.leave(pid);
     }
     Ok(())
 }
 
-/// Waits for the owners that are being ended: until then they hold their journals' locks, and what they began in the kernel may still be finished.
-fn wait_for_the_killed(netlink: &mut Netlink, state_dir: &Path) -> Result<(), CleanError> {
-    let journals = journal::read_all(state_dir)?;
-    let recorded = journals.iter().filter(|entry| entry.is_alive).filter_map(|entry| Some(entry.record.as_ref().ok()?.owner.pid));
-    let named = scan(netlink)?;
-    let owners: BTreeSet<u32> = recorded.chain(named.keys().map(|name| name.pid())).collect();
-    for pid in owners {
-        ending::wait_for(pid).map_err(|source| CleanError::Process { pid, source })?;
+/// Waits for the owners that are being ended, and says whether one was: until then they hold their journals' locks, and what they began in the kernel may
+/// still be finished.
+fn wait_for_the_killed(owners: impl Iterator<Item = u32>) -> Result<bool, CleanError> {
+    let mut waited = false;
+    for pid in owners.collect::<BTreeSet<_>>() {
+        let process = |source| CleanError::Process { pid, source };
+        if ending::state(pid).map_err(process)? == State::Ending {
+            ending::wait_for(pid).map_err(process)?;
+            waited = true;
+        }
     }
-    Ok(())
+    Ok(waited)
 }
 
 fn remove_journal(path: &Path, report: &mut CleanReport) {

@@ -42,12 +42,9 @@ pub(crate) fn state(pid: u32) -> io::Result<State> {
 /// # Errors
 /// As [`state`], and when the kernel does not let it be waited for.
 pub(crate) fn wait_for(pid: u32) -> io::Result<State> {
-    wait_up_to(pid, PATIENCE)
-}
-
-fn wait_up_to(pid: u32, patience: Duration) -> io::Result<State> {
-    if state(pid)? != State::Ending {
-        return state(pid);
+    let now = state(pid)?;
+    if now != State::Ending {
+        return Ok(now);
     }
     let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(State::Over) };
     let process = match pidfd_open(number, PidfdFlags::empty()) {
@@ -56,7 +53,7 @@ fn wait_up_to(pid: u32, patience: Duration) -> io::Result<State> {
         Err(error) => return Err(error.into()),
     };
     // Readable as soon as its last thread has ended, which is after its files were closed; whether it was waited for by its parent or not.
-    let timeout = Timespec::try_from(patience).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let timeout = Timespec::try_from(PATIENCE).map_err(|_| io::ErrorKind::InvalidInput)?;
     match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&timeout)) {
         Ok(1..) => Ok(State::Over),
         // Whoever is interrupted has a signal to attend to.
@@ -65,7 +62,8 @@ fn wait_up_to(pid: u32, patience: Duration) -> io::Result<State> {
     }
 }
 
-fn read(pid: u32, file: &str) -> io::Result<Option<String>> {
+/// A file of a process in `/proc`; `None` if there is no such process.
+pub(super) fn read(pid: u32, file: &str) -> io::Result<Option<String>> {
     match fs::read_to_string(format!("/proc/{pid}/{file}")) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH) => Ok(None),

@@ -85,12 +85,13 @@ pub(crate) fn resolve(
         let mut indexes = Vec::new();
         let within = routes_within(networks)?;
         for network in networks.iter().step_by(networks.len().div_ceil(MOST_ASKED)) {
-            match routed(*network) {
+            if network.prefix == 0 {
                 // Every address of a family: its routes are all within, but for the default one.
-                _ if network.prefix == 0 => {
-                    let route = default_route_of(network.address.is_ipv4())?;
-                    indexes.extend(route.map(|index| (index, "the default route".to_owned())));
-                }
+                let route = default_route_of(network.address.is_ipv4())?;
+                indexes.extend(route.map(|index| (index, "the default route".to_owned())));
+                continue;
+            }
+            match routed(*network) {
                 Ok(index) => indexes.push((index, format!("the route to {}", network.address))),
                 // No route to its first hosts, but to others.
                 Err(InterfaceError::Unrouted { .. }) if within.iter().any(|route| network.covers(&route.to)) => {}

@@ -4,12 +4,13 @@
 //! drill still lives, with no journal at hand. The same name is an ifb's name and part of its filter's, and gives the filter's handle.
 
 use std::fmt;
-use std::fs;
 use std::io;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use serde::{Deserialize, Serialize};
+
+use super::ending;
 
 /// Priorities of our filters: rewriting and dropping come before redirecting, because a redirected packet does not come back.
 /// They lie apart because a filter that is added without a priority gets the one below the lowest there is: next to ours, and of any protocol.
@@ -57,11 +58,7 @@ impl Owner {
 
 /// The start time of a process that is no zombie; `None` if there is none of that number.
 fn start_time(pid: u32) -> io::Result<Option<u64>> {
-    let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(stat) => stat,
-        Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    let Some(stat) = ending::read(pid, "stat")? else { return Ok(None) };
     // The command's name may hold spaces and brackets: the fields begin behind the last bracket, with the third.
     let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace().collect();
     match (fields.first(), fields.get(19).and_then(|field| field.parse().ok())) {

@@ -13,14 +13,13 @@ const MARGIN: u64 = 2;
 pub(crate) struct Gauge {
     latest: Vec<u64>,
     next: usize,
-    longest_ns: u64,
     p99_ns: u64,
 }
 
 impl Default for Gauge {
     fn default() -> Self {
         // Without an answer nobody knows what is long.
-        Self { latest: Vec::new(), next: 0, longest_ns: 0, p99_ns: u64::MAX }
+        Self { latest: Vec::new(), next: 0, p99_ns: u64::MAX }
     }
 }
 
@@ -34,8 +33,7 @@ impl Gauge {
         }
         self.next += 1;
         if self.next < EVERY {
-            self.longest_ns = self.longest_ns.max(latency_ns);
-            self.p99_ns = self.longest_ns.saturating_mul(MARGIN);
+            self.p99_ns = self.latest.iter().max().map_or(u64::MAX, |longest| longest.saturating_mul(MARGIN));
         }
         if self.next.is_multiple_of(EVERY) {
             let mut sorted = self.latest.clone();
